@@ -110,6 +110,7 @@ impl View<'_> {
         LeakGroup {
             site: self.sites.keys[site],
             stack,
+            lines: None,
             frame: named.or_else(|| beside.and_then(|s| culprits.frame(s))),
             frame_inferred: named.is_none() && beside.is_some(),
             alloc_frame: self.stacks.headline(stack),

@@ -1,9 +1,9 @@
 //! Which blocks leak, of all those that the sites of a report make.
 
 use super::report::{LeakGroup, Pattern};
-use crate::site::OfSites;
+use crate::site::{OfSites, SiteKey};
 use crate::stacks::Stacks;
-use crate::trace::{BlockIdx, DeviceTrace};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::EventIdx;
 
 /// Tells the blocks that leak from the others.
@@ -23,10 +23,14 @@ impl<'a> Leaking<'a> {
         groups: impl IntoIterator<Item = &'g LeakGroup>,
     ) -> Leaking<'a> {
         let groups: Vec<&LeakGroup> = groups.into_iter().collect();
-        let patterns: OfSites<Pattern> = groups
-            .iter()
-            .map(|group| (group.site, group.pattern))
-            .collect();
+        let sites: OfSites<SiteKey> = groups.iter().map(|g| (g.site, g.site)).collect();
+        let of_kind = |(kind, site): (&BlockKind, Option<SiteKey>)| {
+            let mut own = groups.iter().filter(|group| Some(group.site) == site);
+            let group = own.find(|group| group.has_line(kind.alloc_stack));
+            group.map(|group| group.pattern)
+        };
+        let sites = sites.of_kinds(&device.blocks, stacks);
+        let kinds = device.blocks.kinds.iter().zip(sites);
         let mut spared: Vec<BlockIdx> = groups
             .iter()
             .flat_map(|group| &group.spared)
@@ -35,7 +39,7 @@ impl<'a> Leaking<'a> {
         spared.sort_unstable();
         Leaking {
             device,
-            kinds: patterns.of_kinds(&device.blocks, stacks),
+            kinds: kinds.map(of_kind).collect(),
             spared,
         }
     }

@@ -72,23 +72,37 @@ pub fn find(view: &View<'_>, beside: &mut Beside) -> Result<Vec<LeakGroup>, Stop
         .iter()
         .map(|(_, growth)| growth.bytes_per_growth)
         .sum();
-    match at_once >= MIN_BYTES.0 as f64 {
-        true => by_line.groups(&grown),
-        false => Ok(Vec::new()),
+    if at_once < MIN_BYTES.0 as f64 {
+        return Ok(Vec::new());
     }
+    let mut groups = by_line.groups(&grown)?;
+    for (group, (line, _)) in groups.iter_mut().zip(&grown) {
+        group.lines = Some(stacks_of(view, &lines.sites, *line));
+    }
+    Ok(groups)
+}
+
+/// The stacks of what one of some sites makes, ascending.
+pub(super) fn stacks_of(view: &View<'_>, sites: &Sites, site: usize) -> Vec<StackIdx> {
+    let kinds = view.device.blocks.kinds.iter().zip(&sites.of_kind);
+    let own = kinds.filter(|(_, at)| **at as usize == site);
+    let mut stacks: Vec<StackIdx> = own.map(|(kind, _)| kind.alloc_stack).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    stacks
 }
 
 /// The lines of some sites.
-struct Lines {
+pub(super) struct Lines {
     /// Each line as a site, under the key of its shape. The first holds all other sites, and must
     /// not be judged.
-    sites: Sites,
+    pub(super) sites: Sites,
     /// The site of each.
-    site_of: Vec<usize>,
+    pub(super) site_of: Vec<usize>,
 }
 
 impl Lines {
-    fn of(view: &View<'_>, mixed: &[bool]) -> Result<Lines, Stopped> {
+    pub(super) fn of(view: &View<'_>, mixed: &[bool]) -> Result<Lines, Stopped> {
         let mut lines = Lines {
             sites: Sites {
                 of_kind: Vec::new(),

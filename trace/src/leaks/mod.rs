@@ -19,6 +19,7 @@
 //! | bounded buffer | survivors are no older than what the site gives back |
 //! | full buffer | the number of blocks stays the same while new ones replace others |
 //! | one line keeps, another collects | such a site is judged again, line by line |
+//! | one line keeps, another is a queue | the queue's line is not counted, named or freed |
 //! | a pool that is not full yet | blocks go at random ages: perhaps all do (*cannot tell*) |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
 //! | longer sequences | no survivors; what is alive at the end grows with everything else |
@@ -98,6 +99,7 @@
 //! groups      sites that grow -> the groups of a report
 //! culprit     which function to name for a group
 //! apart       what tells groups apart that are named by one line
+//! bounded     lines of a site that grows which are bounded
 //! beside      what of the level is no growth of the leaks
 //! reason      the verdict in words
 //! report      what is told: verdict, reason, groups
@@ -109,6 +111,7 @@
 mod anew;
 mod apart;
 mod beside;
+mod bounded;
 mod culprit;
 mod edges;
 mod excuse;
@@ -145,6 +148,7 @@ use crate::trace::{Annotation, DeviceTrace, QualityNote, Trace};
 use crate::watch::{Stopped, Watch};
 use anew::Anew;
 use beside::{Beside, beside, others};
+use bounded::Unbounded;
 use excuse::Excuse;
 use found::Found;
 use judge::Together;
@@ -154,7 +158,7 @@ use survivors::{Ends, Survey};
 use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 27;
+pub const VERSION: u32 = 28;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();
@@ -230,11 +234,19 @@ fn judged(view: &View<'_>, teller: Teller<'_>) -> Result<LeakReport, Stopped> {
 
 /// What accumulates, and what else of the level is no growth.
 fn accumulating(view: &View<'_>, found: &mut Found) -> Result<(Vec<LeakGroup>, Beside), Stopped> {
-    let mut groups = view.groups(&found.grown)?;
+    let unbounded = Unbounded::of(view, &mut found.grown)?;
+    let mut groups = match &unbounded {
+        Some(unbounded) => unbounded.view(view).groups(&found.grown)?,
+        None => view.groups(&found.grown)?,
+    };
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
     let mut beside = beside(view, &groups);
+    if let Some(unbounded) = unbounded.filter(|_| !groups.is_empty()) {
+        unbounded.narrow(view, &mut groups);
+        unbounded.add_to(&mut beside);
+    }
     groups.extend(lines::find(view, &mut beside)?);
     groups.extend(within::find(view)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {

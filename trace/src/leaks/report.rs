@@ -66,6 +66,9 @@ pub struct LeakGroup {
     pub site: SiteKey,
     /// The stack that accounts for most of it ([`StackIdx::NONE`]: none was recorded).
     pub stack: StackIdx,
+    /// The stacks that made what it keeps, ascending, if other lines of the site do not leak; if
+    /// all of them may, `None`.
+    pub lines: Option<Vec<StackIdx>>,
     /// The function that explains it best.
     pub frame: Option<Frame>,
     /// Whether `frame` is taken from the allocations beside it, since these have no stack.
@@ -107,6 +110,12 @@ pub struct LeakGroup {
 }
 
 impl LeakGroup {
+    /// Whether blocks of its site that have this stack are of the lines that leak.
+    pub(super) fn has_line(&self, stack: StackIdx) -> bool {
+        let lines = self.lines.as_deref();
+        lines.is_none_or(|lines| lines.binary_search(&stack).is_ok())
+    }
+
     /// Whether it grows within steps: then its rate is bytes a part of a step.
     pub fn is_within(&self) -> bool {
         self.pattern == Pattern::WithinStep

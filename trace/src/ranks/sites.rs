@@ -196,6 +196,8 @@ struct Site {
     place: Option<Place>,
     caller: Option<Place>,
     operation: Option<String>,
+    /// Whether ranks name different lines of it.
+    has_lines: bool,
     wobble: Bytes,
     end_wobble: Bytes,
     /// Positions among the ranks, rising.
@@ -249,7 +251,9 @@ impl Across {
             return;
         }
         let known = self.sites.entry(site.id.clone()).or_default();
-        if known.place.is_none() {
+        let leaks_already = known.held.iter().any(|held| held.leaks);
+        known.has_lines |= is_another_line(known.place.as_ref(), site.place.as_ref());
+        if known.place.is_none() || site.leaks && !leaks_already {
             known.place.clone_from(&site.place);
             known.caller.clone_from(&site.caller);
             known.operation.clone_from(&site.operation);
@@ -384,6 +388,13 @@ fn kept_of<T>(all: Vec<T>, silent: &[Option<Silent>]) -> Vec<T> {
         .collect()
 }
 
+/// Whether these are two lines of one function.
+fn is_another_line(one: Option<&Place>, other: Option<&Place>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| {
+        (&one.name, &one.filename) == (&other.name, &other.filename) && one.line != other.line
+    })
+}
+
 impl Site {
     /// What each of so many ranks holds; those that do not have it hold nothing.
     fn in_all(&self, ranks: usize) -> Vec<Held> {
@@ -399,6 +410,19 @@ impl Site {
             Err(_) => nothing(at),
         };
         (0..ranks as u32).map(held).collect()
+    }
+
+    /// What it is called where ranks hold so much of it: least, median, most. A site is a function,
+    /// not a line. If it leaks in a rank, it is called by the line that leaks there, unless ranks
+    /// name several lines and the bytes are of all of them.
+    fn told(&self, [_, usual, most]: [Bytes; 3]) -> Option<Place> {
+        let mut place = self.place.clone()?;
+        let leaks = self.held.iter().any(|held| held.leaks);
+        let is_shared = usual.0 as f64 > noise::SITE_SHARE * most.0 as f64;
+        if leaks && self.has_lines && is_shared {
+            place.line = 0;
+        }
+        Some(place)
     }
 
     /// How much its ranks may differ then, because its steps do.
@@ -592,7 +616,7 @@ fn row(
     let farthest = seen.farthest.iter().take(MAX_NAMED);
     Compared::Differs(Box::new(SiteAcross {
         id,
-        place: site.place.clone(),
+        place: site.told(spread(&all, seen.when)),
         caller: site.caller.clone(),
         operation: site.operation.clone(),
         at_peak: spread(&all, When::Peak),

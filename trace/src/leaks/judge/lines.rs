@@ -2,7 +2,7 @@
 
 use super::super::survivors::{Kept, Survey};
 use super::super::thresholds::MIN_LATE_GROWTHS;
-use super::births::patience;
+use super::births::{Room, patience};
 use super::filling::is_queue;
 use super::{Finding, Growth, judge};
 
@@ -29,6 +29,23 @@ pub fn of_line(line: &Kept, site: &Kept, survey: &Survey) -> Option<Growth> {
         }
         _ => None,
     }
+}
+
+/// Whether a site has given back blocks of its own that outlived their step, so often that one of
+/// its lines may be bounded.
+pub fn gives_back_its_own(kept: &Kept) -> bool {
+    kept.freed_ages.iter().sum::<u32>() > 1
+}
+
+/// Whether one line of a site that grows shows that it is bounded: it does not grow, and gives back
+/// what it made. All that it keeps is no older than what it gave back, or takes the place of
+/// others in a buffer that is full. What the first period made may be data, which are bounded, too.
+pub fn is_bounded(line: &Kept, survey: &Survey) -> bool {
+    let proven = line.live.len().saturating_sub(patience(line)).max(1);
+    let keeps_nothing_old = || line.survivor_count[1..proven].iter().all(|&n| n == 0);
+    gives_back_its_own(line)
+        && (keeps_nothing_old() || Room::of(line) == Room::Full)
+        && judge(line, survey) == Finding::Bounded
 }
 
 /// Whether chance cannot be why a line of a site never gave anything back: if it gave back at

@@ -29,7 +29,7 @@ pub use births::{MUCH, SHORT, is_emptied, is_halfway};
 pub use data::is_ambiguous;
 pub use filling::is_filling;
 pub use growth::{Growth, Jump};
-pub use lines::{is_mixed, of_line};
+pub use lines::{gives_back_its_own, is_bounded, is_mixed, of_line};
 pub use older::takes_the_place_of_older;
 
 use super::report::Pattern;

@@ -64,7 +64,7 @@ fn the_batch_of_the_last_step_does_not_leak() {
     let group = group.leaks();
     assert_eq!(group.frame.map(|frame| frame.line), Some(9));
     assert_eq!((group.live_count, group.live_bytes), (10, Bytes::kib(40)));
-    assert_eq!(group.spared.len(), 1);
+    assert_eq!(group.lines.map(|stacks| stacks.len()), Some(1));
 }
 
 /// What the first steps kept is of no size that comes again, but of one like the others.
@@ -124,4 +124,61 @@ fn many_blocks_of_that_size_are_no_workspaces() {
     })
     .leaks();
     assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(10)));
+}
+
+const QUEUED: [&str; 1] = ["keep train.py:5"];
+
+/// A queue of three blocks on one line, and what leaks on another, in one function.
+fn beside_a_queue(steps: u32, queued: u64) -> Program {
+    let mut queue = Vec::new();
+    Program::run(steps, |p, _| {
+        queue.push(p.alloc(&QUEUED, queued));
+        p.alloc(&LEAKS, 3 << 20);
+        if queue.len() > 3 {
+            p.free(queue.remove(0));
+        }
+    })
+}
+
+#[test]
+fn a_queue_beside_a_leak_does_not_leak() {
+    // Far larger than what leaks, and as large.
+    for queued in [64 << 20, 3 << 20] {
+        let group = beside_a_queue(12, queued).leaks();
+        assert_eq!(group.frame.map(|frame| frame.line), Some(9), "{queued}");
+        assert_eq!((group.live_count, group.live_bytes), (12, Bytes::mib(36)));
+        assert_eq!(group.bytes_per_step, f64::from(3 << 20));
+        let trace = beside_a_queue(12, queued).trace();
+        let device = &trace.devices[0];
+        let report = find(device, &trace.stacks, &[]);
+        assert_eq!(
+            report.bytes_per_step,
+            f64::from(3 << 20),
+            "{}",
+            report.reason
+        );
+        // What if it did not leak: the queue stays.
+        let early = Early::leaks(device, &trace.stacks, &report);
+        let end = EventIdx(device.events.len() - 1);
+        assert_eq!(early.overdue(device, end), Bytes::mib(33));
+        assert_eq!(early.len(), 11);
+    }
+}
+
+/// One list has what two lines make by turns. Its oldest fifth goes now and then, whichever made
+/// it: neither line says more than the other.
+#[test]
+fn lines_that_fill_one_list_leak_together() {
+    let mut list = Vec::new();
+    let group = Program::run(24, |p, step| {
+        let line = if step % 3 == 0 { QUEUED } else { LEAKS };
+        list.push(p.alloc(&line, 3 << 20));
+        p.alloc(&KEEP, 3 << 20);
+        if step % 8 == 7 {
+            p.free(list.pop().expect("it has one"));
+        }
+    });
+    let (report, _) = group.report();
+    let all: Bytes = report.groups.iter().map(|group| group.live_bytes).sum();
+    assert_eq!(all, Bytes::mib(3 * (24 + 21)), "{}", report.reason);
 }

@@ -439,3 +439,40 @@ fn rows_of_one_line_name_what_it_called() {
     ];
     assert_eq!(told, [&expected[..], &["step (train.py:5)"]].concat());
 }
+
+/// One function fills a buffer on one line, and leaks on another.
+#[test]
+fn a_site_that_leaks_is_called_by_the_line_that_leaks() {
+    let holding = |line: u32, mib: u64, leaks: bool| {
+        let place = Place {
+            line,
+            ..leaking(1).leaks[0].place.clone()
+        };
+        RankProfile {
+            sites: vec![RankSite {
+                id: "s0000000000000001".to_owned(),
+                place: Some(place),
+                caller: None,
+                operation: None,
+                at_peak: Bytes::mib(mib),
+                most: Bytes::mib(mib),
+                at_end: Bytes::mib(mib),
+                wobble: Bytes::ZERO,
+                end_wobble: Bytes::ZERO,
+                leaks,
+            }],
+            ..peaking(100)
+        }
+    };
+    let named = |buffer: u64, line: u32| {
+        let others = vec![holding(22, buffer, false); 2];
+        let all = [others, vec![holding(line, buffer + 24, true)]].concat();
+        let place = survey(all).sites[0].place.clone();
+        place.map(|place| place.told())
+    };
+    // The others hold nothing then, so all of it is of the line that leaks.
+    assert_eq!(named(0, 45).as_deref(), Some("keep (train.py:45)"));
+    // The bytes are of both lines.
+    assert_eq!(named(64, 45).as_deref(), Some("keep (train.py)"));
+    assert_eq!(named(64, 22).as_deref(), Some("keep (train.py:22)"));
+}
