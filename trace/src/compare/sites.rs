@@ -471,6 +471,7 @@ fn compare_site(
     // length is another site.
     let wobble = match (base, new, key) {
         (None, _, SiteKey::Shape(_)) | (_, None, SiteKey::Shape(_)) => Bytes::ZERO,
+        (Some(base), Some(new), SiteKey::Shape(_)) if is_out_of_reach(base, new) => Bytes::ZERO,
         _ => of(base, |s| s.wobble).max(of(new, |s| s.wobble)),
     };
     let tolerance = noise::site(of(base, |s| s.peak), of(new, |s| s.peak), wobble);
@@ -510,6 +511,13 @@ fn compare_site(
         base: None,
         new: None,
     })
+}
+
+/// Whether one run never holds half of what the other does at some moment: no step of it is like
+/// that, however much its steps differ.
+fn is_out_of_reach(base: &SiteProfile, new: &SiteProfile) -> bool {
+    let (less, more) = (base.peak.min(new.peak), base.peak.max(new.peak));
+    less.0.saturating_mul(2) < more.0
 }
 
 fn side(site: &SiteProfile, names: &Names, room: &mut Room) -> SiteSide {

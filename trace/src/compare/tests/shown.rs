@@ -358,3 +358,30 @@ fn rows_of_a_bench_differ_in_what_the_bench_compares() {
     let meaning = "what the bench compares: the same program with other patches";
     assert_eq!(told, [["patches", "none", "p3 enter-reset", meaning]]);
 }
+
+/// In each sixth step, each layer makes four times as much. The steps of the new run differ by as
+/// much, but the baseline never holds half of it.
+#[test]
+fn what_comes_now_and_then_and_makes_the_peak_is_told() {
+    let mut lengths = vec![16 * MIB; 6];
+    lengths[3] = 64 * MIB;
+    let rare = Program {
+        lengths,
+        ..Program::default()
+    };
+    let rows = difference(&Program::default(), &rare).sites;
+    let grown: Vec<i64> = (rows.iter())
+        .filter(|row| row.change == SiteChange::Grown)
+        .map(|row| row.peak)
+        .collect();
+    assert_eq!(grown, [4 * 48 * MIB as i64]);
+    let rows = difference(&rare, &Program::default()).sites;
+    let shrunk = rows.iter().filter(|row| row.change == SiteChange::Shrunk);
+    assert_eq!(shrunk.count(), 1);
+    // Batches of other lengths are no difference between two programs.
+    let longer = |mib: u64| Program {
+        lengths: [16, 20, 24, mib].map(|mib| mib * MIB).to_vec(),
+        ..Program::default()
+    };
+    assert_eq!(difference(&longer(24), &longer(28)).sites, []);
+}
