@@ -111,6 +111,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     for device in &mut trace.devices {
         steps::find(device, &trace.stacks, n_devices, watch.beside(held))?;
     }
+    steps::name_alike(&mut trace.devices);
     trace.quality.append(&mut quality::of_steps(&trace.devices));
     if let Some(pinned) = &mut trace.pinned
         && steps::take_steps(pinned, &trace.devices)

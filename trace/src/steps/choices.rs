@@ -2,6 +2,7 @@
 
 use super::MIN_STEPS;
 use super::annotated::Scopes;
+use super::beside::call_a_request;
 use super::calls::ContextIdx;
 use super::loops::{Analysis, Loop};
 use super::mark::Mark;
@@ -254,12 +255,18 @@ fn with_steps(
     let mut choices = each_once(choices);
     choices.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
     choices.truncate(MOST_CHOICES);
-    tell_apart(choices.iter_mut().map(|(choice, _)| choice).collect());
     let exact = choices.iter().position(|(_, steps)| exactly(steps));
     let chosen = exact.or_else(|| choices.iter().position(|(_, steps)| now(steps)));
     if let Some(chosen) = chosen {
-        choices[chosen].0.chosen = !device.steps.is_empty();
+        let (choice, steps) = &mut choices[chosen];
+        choice.chosen = !device.steps.is_empty();
+        // Another device may have shown what they are.
+        if choice.label == Word::Token.many() && Word::of(&device.steps) == Word::Request {
+            choice.label = Word::Request.many().to_owned();
+            steps.iter_mut().for_each(call_a_request);
+        }
     }
+    tell_apart(choices.iter_mut().map(|(choice, _)| choice).collect());
     Ok(choices)
 }
 

@@ -20,11 +20,13 @@
 //! replays      replays of a CUDA graph, without stacks
 //! pinned       the steps of its devices, for the pinned memory of the host
 //! inferred     sizes that repeat, where there are no stacks
+//! beside       what another device says of a name
 //! word         what the iterations of a loop are called
 //! step_levels  the levels of memory in each step
 //! ```
 
 mod annotated;
+mod beside;
 mod calls;
 pub mod choices;
 mod choose;
@@ -54,6 +56,7 @@ use ending::without_ending;
 use loops::Analysis;
 
 pub(crate) use annotated::family_name;
+pub(crate) use beside::name_alike;
 pub(crate) use choose::{GIVEN_BACK, MOST_GIVEN_BACK};
 pub(crate) use pinned::take_steps;
 pub use step_levels::{StepLevels, levels};
