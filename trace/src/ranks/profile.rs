@@ -18,7 +18,7 @@ use crate::device::DeviceIdx;
 use crate::growth::{Growth, wobble};
 use crate::leaks::Verdict;
 use crate::main_device;
-use crate::trace::{Series, StepSource, Trace};
+use crate::trace::{DeviceTrace, Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use crate::what_if;
@@ -96,7 +96,7 @@ impl RankProfile {
         let devices = profile.devices.iter().zip(&trace.devices);
         let main = devices
             .clone()
-            .max_by_key(|(_, device)| main_device::weight_of(device));
+            .max_by_key(|(_, device)| weight_in_a_job(device));
         let Some((profile, device)) = main else {
             return Ok(RankProfile::of_device(&DeviceProfile::default(), &[]));
         };
@@ -184,6 +184,15 @@ impl RankProfile {
             curve: Curve::default(),
         }
     }
+}
+
+/// What decides between the devices of a rank: as for a file alone, but a device where most steps
+/// do something comes before one that only holds something, however much that is.
+fn weight_in_a_job(device: &DeviceTrace) -> (bool, bool, Bytes, Reverse<DeviceIdx>) {
+    let (failed, peak, order) = main_device::weight_of(device);
+    let at_work = device.steps.iter().filter(|step| !step.events.is_empty());
+    let works = !device.steps.is_empty() && at_work.count() * 2 >= device.steps.len();
+    (failed, works, peak, order)
 }
 
 /// The largest sites, those that leak first; and the most that any other site holds.

@@ -142,3 +142,23 @@ fn a_site_on_another_device_is_not_called_nothing() {
     let found = survey([holding(0, 793, vec![]), holding(1, 1, vec![foreign])]);
     assert_eq!((found.sites.len(), found.sites_unclear), (0, 1));
 }
+
+/// Rank 1 keeps one large tensor on the device of rank 0, and trains on its own.
+#[test]
+fn a_rank_is_compared_by_the_device_that_it_works_on() {
+    let program = Program::default();
+    let mut trace = program.trace();
+    trace.devices[0].device = DeviceIdx(1);
+    let mut stray = crate::testing::trace("m alloc 9000MiB").devices.remove(0);
+    // Annotations mark its steps, too, and nothing happens in them.
+    stray.steps = trace.devices[0].steps.clone();
+    for step in &mut stray.steps {
+        step.events = crate::span::Span::new(EventIdx(1), EventIdx(1));
+    }
+    trace.devices.insert(0, stray);
+    let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
+    assert_eq!(profile.device, DeviceIdx(1));
+    assert_eq!(profile.peak_allocated, of(&program).peak_allocated);
+    let others: Vec<_> = profile.others.iter().map(|other| other.device).collect();
+    assert_eq!(others, [DeviceIdx(0)]);
+}
