@@ -26,6 +26,11 @@ const TIMELESS: &str = r#"
         const now = still(node.data);
         if (now !== node.data) node.data = now;
     }
+    // What is read out must still have in it what stands there.
+    for (const named of document.querySelectorAll('[aria-label]')) {
+        const label = named.getAttribute('aria-label'), now = still(label);
+        if (now !== label) named.setAttribute('aria-label', now);
+    }
     for (const field of document.querySelectorAll('textarea, input[readonly]')) {
         const now = still(field.value);
         if (now !== field.value) field.value = now;
