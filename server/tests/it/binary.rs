@@ -316,26 +316,6 @@ fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
 }
 
 #[test]
-fn a_file_where_a_command_is_expected_is_told_as_one() {
-    let check = |args: &[&str], expected: &str| {
-        let output = tidemark(args);
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains(expected), "{text}");
-        assert_eq!(output.status.code(), Some(2));
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.pickle");
-    std::fs::write(&file, OOM).unwrap();
-    check(&[file.to_str().unwrap()], "tidemark inspect ");
-    check(&[folder.path().to_str().unwrap()], "tidemark ranks ");
-    check(&["nothing"], "unrecognized subcommand");
-    check(
-        &["gate", "a", "b", "--max-peak-growth", "-1%"],
-        "expected a percentage",
-    );
-}
-
-#[test]
 fn the_standard_input_is_read_once() {
     for command in [&["inspect", "-", "-"][..], &["compare", "-", "-"]] {
         let output = tidemark(command);

@@ -135,3 +135,20 @@ fn a_person_who_stops_listening_changes_no_exit_status() {
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));
 }
+
+#[test]
+fn a_file_where_a_command_is_expected_is_told_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.pickle"), b"any").unwrap();
+    fs::create_dir(folder.path().join("ranks_of_a_job")).unwrap();
+    let check = |args: &[&str], expected: &str| {
+        let (_, error, status) = said(&tidemark_in(folder.path(), args));
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(status, 2);
+    };
+    check(&["a.pickle"], "tidemark inspect a.pickle");
+    check(&["ranks_of_a_job"], "tidemark ranks ranks_of_a_job");
+    check(&["nothing"], "unrecognized subcommand");
+    let negative = ["gate", "a", "b", "--max-peak-growth", "-1%"];
+    check(&negative, "expected a percentage");
+}

@@ -120,16 +120,8 @@ fn many_ranks_with_other_devices_are_told_in_one_sentence() {
 #[test]
 fn a_site_on_another_device_is_not_called_nothing() {
     let site = |mib| RankSite {
-        id: "s1".to_owned(),
         place: Some(leaking(1).leaks[0].place.clone()),
-        caller: None,
-        operation: None,
-        at_peak: Bytes::mib(mib),
-        most: Bytes::mib(mib),
-        at_end: Bytes::mib(mib),
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping("s1", Bytes::mib(mib))
     };
     let holding = |device, mib, others| RankProfile {
         sites: vec![site(mib)],

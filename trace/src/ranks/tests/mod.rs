@@ -24,6 +24,22 @@ fn survey(profiles: impl IntoIterator<Item = RankProfile>) -> Survey {
     surveyor.finish()
 }
 
+/// A site that holds as much at the peak and at the end as at any other moment.
+fn keeping(id: &str, bytes: Bytes) -> RankSite {
+    RankSite {
+        id: id.to_owned(),
+        place: None,
+        caller: None,
+        operation: None,
+        at_peak: bytes,
+        most: bytes,
+        at_end: bytes,
+        wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    }
+}
+
 fn of(program: &Program) -> RankProfile {
     Watch::undisturbed(|watch| RankProfile::of(&program.trace(), watch, watch))
 }

@@ -151,16 +151,8 @@ fn a_peak_of_a_ring_that_wrapped_is_only_known_to_be_no_lower() {
 /// A rank whose sites are called like this.
 fn running(code: &str, mib: u64) -> RankProfile {
     let site = |at: u32| RankSite {
-        id: format!("s{code}{at}"),
-        place: None,
-        caller: None,
-        operation: None,
-        at_peak: Bytes::mib(1),
-        most: Bytes::mib(1),
         at_end: Bytes::ZERO,
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping(&format!("s{code}{at}"), Bytes::mib(1))
     };
     RankProfile {
         sites: (0..6).map(site).collect(),

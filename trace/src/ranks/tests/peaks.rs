@@ -36,16 +36,9 @@ fn a_peak_at_the_beginning_of_a_ring_is_not_early() {
 #[test]
 fn peaks_at_different_moments_are_no_difference_between_ranks() {
     let site = |id: &str, at_peak: u64, most: u64| RankSite {
-        id: id.to_owned(),
-        place: None,
-        caller: None,
-        operation: None,
-        at_peak: Bytes::mib(at_peak),
         at_end: Bytes::ZERO,
         most: Bytes::mib(most),
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping(id, Bytes::mib(at_peak))
     };
     let at = |name: &str, logits: (u64, u64), gradient: (u64, u64)| RankProfile {
         moment: Moment {

@@ -81,16 +81,8 @@ fn the_graphs_of_one_call_are_one_site_of_a_rank() {
 #[test]
 fn a_site_that_was_too_small_to_keep_is_no_difference() {
     let site = |bytes: u64| RankSite {
-        id: "s1".to_owned(),
-        place: None,
-        caller: None,
-        operation: None,
-        at_peak: Bytes(bytes),
-        most: Bytes(bytes),
         at_end: Bytes::ZERO,
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping("s1", Bytes(bytes))
     };
     let holding = |bytes: u64| RankProfile {
         sites: vec![site(bytes)],
@@ -112,16 +104,8 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
 fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
     let holding = |at_peak: u64, at_end: u64| RankProfile {
         sites: vec![RankSite {
-            id: "s1".to_owned(),
-            place: None,
-            caller: None,
-            operation: None,
-            at_peak: Bytes::mib(at_peak),
-            most: Bytes::mib(at_peak),
             at_end: Bytes::mib(at_end),
-            wobble: Bytes::ZERO,
-            end_wobble: Bytes::ZERO,
-            leaks: false,
+            ..keeping("s1", Bytes::mib(at_peak))
         }],
         ..peaking(100)
     };
@@ -152,16 +136,11 @@ fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
 fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
     let holding = |[at_peak, at_end, most]: [u64; 3], wobbles: (u64, u64)| RankProfile {
         sites: vec![RankSite {
-            id: "s1".to_owned(),
-            place: None,
-            caller: None,
-            operation: None,
-            at_peak: Bytes::mib(at_peak),
             most: Bytes::mib(most),
             at_end: Bytes::mib(at_end),
             wobble: Bytes::mib(wobbles.0),
             end_wobble: Bytes::mib(wobbles.1),
-            leaks: false,
+            ..keeping("s1", Bytes::mib(at_peak))
         }],
         ..peaking(100)
     };
@@ -195,16 +174,8 @@ fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
 fn ranks_that_do_not_say_where_are_not_compared_by_site() {
     let holding = |id: &str| RankProfile {
         sites: vec![RankSite {
-            id: id.to_owned(),
-            place: None,
-            caller: None,
-            operation: None,
-            at_peak: Bytes::mib(8),
-            most: Bytes::mib(8),
             at_end: Bytes::ZERO,
-            wobble: Bytes::ZERO,
-            end_wobble: Bytes::ZERO,
-            leaks: false,
+            ..keeping(id, Bytes::mib(8))
         }],
         ..peaking(100)
     };
@@ -248,18 +219,7 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
 
 /// Ranks with these steps, MiB at these sites, and MiB from before their recordings.
 fn beginning(steps: u32, sites: &[(&str, u64)], before: u64) -> RankProfile {
-    let site = |&(id, mib): &(&str, u64)| RankSite {
-        id: id.to_owned(),
-        place: None,
-        caller: None,
-        operation: None,
-        at_peak: Bytes::mib(mib),
-        most: Bytes::mib(mib),
-        at_end: Bytes::mib(mib),
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
-    };
+    let site = |&(id, mib): &(&str, u64)| keeping(id, Bytes::mib(mib));
     RankProfile {
         whole_steps: steps,
         from_before: Bytes::mib(before),
@@ -404,20 +364,14 @@ fn gradients_are_called_by_their_forward_operation() {
 #[test]
 fn rows_of_one_line_name_what_it_called() {
     let site = |id: &str, line: u32, operation: &str, mib: u64| RankSite {
-        id: id.to_owned(),
         place: Some(Place {
             name: "step".to_owned(),
             filename: "/srv/train.py".to_owned(),
             line,
         }),
-        caller: None,
         operation: (!operation.is_empty()).then(|| operation.to_owned()),
-        at_peak: Bytes::mib(mib),
-        most: Bytes::mib(mib),
         at_end: Bytes::ZERO,
-        wobble: Bytes::ZERO,
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping(id, Bytes::mib(mib))
     };
     let rank = |more: u64| RankProfile {
         sites: vec![
@@ -450,16 +404,9 @@ fn a_site_that_leaks_is_called_by_the_line_that_leaks() {
         };
         RankProfile {
             sites: vec![RankSite {
-                id: "s0000000000000001".to_owned(),
                 place: Some(place),
-                caller: None,
-                operation: None,
-                at_peak: Bytes::mib(mib),
-                most: Bytes::mib(mib),
-                at_end: Bytes::mib(mib),
-                wobble: Bytes::ZERO,
-                end_wobble: Bytes::ZERO,
                 leaks,
+                ..keeping("s0000000000000001", Bytes::mib(mib))
             }],
             ..peaking(100)
         }

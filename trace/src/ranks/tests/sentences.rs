@@ -32,20 +32,14 @@ fn two_ranks_are_both_ranks() {
 /// Sites whose names are numbers, each with so many MiB, in a rank that peaks at as many.
 fn holding(peak: u64, sites: &[(u32, u64)]) -> RankProfile {
     let site = |&(id, mib): &(u32, u64)| RankSite {
-        id: format!("s{id}"),
         place: Some(Place {
             name: "main".to_owned(),
             filename: "/srv/train.py".to_owned(),
             line: id,
         }),
-        caller: None,
-        operation: None,
-        at_peak: Bytes::mib(mib),
-        most: Bytes::mib(mib),
         at_end: Bytes::ZERO,
         wobble: Bytes::mib(if peak == mib { 0 } else { 1 }),
-        end_wobble: Bytes::ZERO,
-        leaks: false,
+        ..keeping(&format!("s{id}"), Bytes::mib(mib))
     };
     RankProfile {
         sites: sites.iter().map(site).collect(),
