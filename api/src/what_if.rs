@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
 use trace::redact::place_in_words;
 use trace::trace::{DeviceTrace, Step};
-use trace::units::{Bytes, EventIdx, size};
+use trace::units::{Bytes, EventIdx, grouped, size};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
 /// A question. Parts that are not set stay as recorded.
@@ -144,6 +144,44 @@ pub struct Otherwise {
     pub given_back: u64,
     /// Blocks that are never asked for.
     pub gone: u64,
+    /// What the backward pass asks for because of these. It is asked for all the same.
+    pub backward: Option<Backward>,
+}
+
+/// What a backward pass asks for because of operations that are never run (inferred).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Backward {
+    /// How many blocks.
+    pub blocks: u64,
+    /// The peak of *allocated* if these are never asked for, either.
+    pub peak_allocated: Bytes,
+}
+
+impl Otherwise {
+    /// Which parts of the question matched something in the recording; `None` if none did.
+    pub fn in_words(&self) -> Option<String> {
+        let part = |n: u64, what: &str| match n {
+            0 => None,
+            1 => Some(format!("1 block {what}")),
+            n => Some(format!("{} blocks {what}", grouped(n))),
+        };
+        let parts = [
+            part(self.given_back, "given back at the end of their steps"),
+            part(self.gone, "never asked for"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let backward = self.backward.map(|backward| {
+            format!(
+                " Their backward pass asks for {} more (inferred); without them, too, allocated \
+                 memory would peak at {}.",
+                grouped(backward.blocks),
+                backward.peak_allocated
+            )
+        });
+        (!parts.is_empty())
+            .then(|| format!("{}.{}", parts.join(", "), backward.unwrap_or_default()))
+    }
 }
 
 /// An answer with its picture.
@@ -322,6 +360,7 @@ impl WhatIf {
             otherwise: Otherwise {
                 given_back: early.len() as u64,
                 gone: early.n_gone() as u64,
+                backward: None,
             },
             sentence: words::sentence(answer, steps),
             trust: words::trust(answer),
@@ -369,5 +408,37 @@ impl Replayed {
             },
             spread: outcome.spread.map(Spread::of),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_program_does_otherwise_is_told() {
+        let check = |given_back, gone, backward, expected: Option<&str>| {
+            let backward = (backward > 0).then_some(Backward {
+                blocks: backward,
+                peak_allocated: Bytes(221 << 20),
+            });
+            let otherwise = Otherwise {
+                given_back,
+                gone,
+                backward,
+            };
+            assert_eq!(otherwise.in_words().as_deref(), expected);
+        };
+        check(0, 0, 0, None);
+        check(
+            1,
+            0,
+            0,
+            Some("1 block given back at the end of their steps."),
+        );
+        check(0, 1200, 0, Some("1,200 blocks never asked for."));
+        let text = "40 blocks never asked for. Their backward pass asks for 8 more (inferred); \
+                    without them, too, allocated memory would peak at 221 MiB.";
+        check(0, 40, 8, Some(text));
     }
 }

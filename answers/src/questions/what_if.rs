@@ -1,7 +1,7 @@
 //! What if: the requests of a run under other settings, another limit, or without some of the
 //! requests.
 
-use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
+use api::what_if::{Backward, Conditions, WhatIf, WhatIfDrawn};
 use trace::allocator::Config;
 use trace::allocator::conf::{self, BadConf};
 use trace::device::DeviceIdx;
@@ -208,16 +208,35 @@ fn answered(
     };
     let mut keys = Keys::new(&trace.stacks);
     let torch = trace.format.torch_guess.as_deref();
+    let early = early.without(device, |kind| {
+        asked.gone.holds(&trace.stacks, &mut keys, kind)
+    });
     let question = Question {
         settings: asked.settings.as_ref().map(|text| text.under(torch)),
         limit: asked.limit,
-        early: early.without(device, |kind| {
-            asked.gone.holds(&trace.stacks, &mut keys, kind)
-        }),
+        early,
         columns,
     };
     let answer = what_if::ask(device, &own, &question, watch)?;
-    Ok(WhatIfDrawn::of(device, &answer, &question.early))
+    let mut drawn = WhatIfDrawn::of(device, &answer, &question.early);
+    let n_gone = question.early.n_gone();
+    if let Some(early) = question
+        .early
+        .without_their_backward(device, &trace.stacks, watch)?
+    {
+        let blocks = (early.n_gone() - n_gone) as u64;
+        let question = Question {
+            early,
+            columns: 0,
+            ..question
+        };
+        let answer = what_if::ask(device, &own, &question, watch)?;
+        drawn.answer.otherwise.backward = Some(Backward {
+            blocks,
+            peak_allocated: answer.what_if.peak_allocated,
+        });
+    }
+    Ok(drawn)
 }
 
 impl Gone {

@@ -2,9 +2,8 @@
 
 use super::sizes::size_of;
 use super::words;
-use ::timeline::format;
 use api::problem::{Problem, ProblemCode};
-use api::what_if::{Conditions, WhatIf};
+use api::what_if::Conditions;
 use trace::units::EventIdx;
 
 /// Settings that are offered to try.
@@ -72,19 +71,6 @@ pub fn tried(change: &str) -> Option<Conditions> {
 pub fn text(value: &str) -> Option<String> {
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
-}
-
-/// Which parts of the question matched something in the recording.
-pub fn otherwise(answer: &WhatIf) -> Option<String> {
-    let otherwise = &answer.otherwise;
-    let part =
-        |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", format::plural(n, "block")));
-    let parts = [
-        part(otherwise.given_back, "given back at the end of their steps"),
-        part(otherwise.gone, "never asked for"),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("{}.", parts.join(", ")))
 }
 
 /// Which call sites are offered to be left out; `peak`: of allocated memory.

@@ -88,6 +88,9 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
         false => {
             let others = trace.devices.len() - 1;
             let mut text = for_people(&args.file.display().to_string(), &report, others);
+            if let Some(otherwise) = report.otherwise.in_words() {
+                text += &format!("  {otherwise}\n");
+            }
             if let Some(in_vain) = what_if::nothing_given_back(&asked, &report) {
                 text += &format!("  {in_vain}\n");
             }

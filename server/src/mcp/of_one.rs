@@ -315,6 +315,9 @@ pub(super) fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Ref
         text: format!("{}\n{}\n", found.sentence, found.trust),
         ..Answer::default()
     };
+    if let Some(otherwise) = found.otherwise.in_words() {
+        answer.text += &format!("{otherwise}\n");
+    }
     if let Some(in_vain) = what_if::nothing_given_back(&conditions, &found) {
         answer.text += &format!("{}\n", sentence(in_vain));
     }

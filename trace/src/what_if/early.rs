@@ -1,9 +1,12 @@
 //! Blocks given back earlier than they were, or never asked for.
 
+use crate::footprint::of_vec;
+use crate::forward::Forwards;
 use crate::leaks::{LeakReport, Leaking, Pattern};
-use crate::stacks::Stacks;
+use crate::stacks::{FxHashSet, StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 
 /// Nothing is given back early.
 pub(super) static NOTHING: Early = Early {
@@ -41,7 +44,7 @@ impl Early {
         early.sort_unstable_by_key(|(event, block)| (*event, block.0));
         Early {
             given_back: early,
-            gone: Vec::new(),
+            ..Early::default()
         }
     }
 
@@ -57,6 +60,45 @@ impl Early {
         let is_gone = |block: &BlockIdx| gone[blocks.kind[block.index()].index()];
         self.gone = all.filter(is_gone).collect();
         self
+    }
+
+    /// The same, and without what the backward pass of the missing operations asks for; `None` if
+    /// it asks for nothing. Which operation a block of a backward pass belongs to is inferred
+    /// ([`crate::forward`]).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn without_their_backward(
+        mut self,
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Option<Early>, Stopped> {
+        let blocks = &device.blocks;
+        let stacks_gone: FxHashSet<StackIdx> = self
+            .gone
+            .iter()
+            .map(|&block| blocks.kind(block).alloc_stack)
+            .collect();
+        if stacks_gone.is_empty() {
+            return Ok(None);
+        }
+        let mut forwards = Forwards::new(device, stacks);
+        let mut backward = Vec::new();
+        for block in blocks.made().map(BlockIdx) {
+            watch.at_row(block.index(), || of_vec(&backward))?;
+            if let Some(forward) = forwards.of(block)
+                && stacks_gone.contains(&forward.stack)
+                && forwards.has_python(forward.stack)
+            {
+                backward.push(block);
+            }
+        }
+        let asked = self.gone.len();
+        self.gone.append(&mut backward);
+        self.gone.sort_unstable_by_key(|block| block.0);
+        self.gone.dedup();
+        Ok((self.gone.len() > asked).then_some(self))
     }
 
     /// Bytes of blocks that are still allocated at an event in the recording, but should have been

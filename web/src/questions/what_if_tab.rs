@@ -16,8 +16,8 @@ use leptos::prelude::*;
 use presentation::questions::markdown;
 use presentation::questions::sizes::exact;
 use presentation::questions::what_if_tab::{
-    SETTINGS, asked_limit, bad_limit, is_of_settings, limit_refused, most_at, otherwise, text,
-    tried, wrong_field,
+    SETTINGS, asked_limit, bad_limit, is_of_settings, limit_refused, most_at, text, tried,
+    wrong_field,
 };
 use serde::Deserialize;
 use std::sync::Arc;
@@ -428,7 +428,7 @@ fn answered(asker: Asker, drawn: Arc<WhatIfDrawn>) -> AnyView {
     let answer = &drawn.answer;
     view! {
         <p class="alive-summary"><Prose text=answer.sentence.clone()/></p>
-        {otherwise(answer).map(|text| view! { <p class="muted">{text}</p> }.into_any())}
+        {answer.otherwise.in_words().map(|text| view! { <p class="muted">{text}</p> }.into_any())}
         <WhatIfChart drawn=Arc::clone(&drawn) n_events=n_events(asker)/>
         {table(answer)}
         <p class="muted">{answer.trust.clone()}</p>

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::oom;
-use crate::testing::TraceBuilder;
+use crate::testing::{TraceBuilder, block_of};
+use crate::trace::BlockKind;
 
 /// More was reserved once than when it failed: the limit is at least as large.
 #[test]
@@ -83,6 +84,49 @@ fn what_is_gone_leaves_room_before_the_first_event() {
     check(Early::default(), false);
     let large = |kind: &crate::trace::BlockKind| kind.requested == Bytes(100 * MIB);
     check(Early::default().without(&device, large), true);
+}
+
+/// A line that is left out has a backward pass, too, which has no stack of its own: what it asks
+/// for is known by what it gives back. Other operations keep theirs.
+#[test]
+fn a_backward_pass_belongs_to_the_operations_that_are_gone() {
+    let mut builder = TraceBuilder::default();
+    let mut kind = |name: &str, bytes| BlockKind {
+        alloc_stack: builder.stack(name, "net.py", 3),
+        ..block_of(Bytes(bytes))
+    };
+    let (norm, gelu) = (kind("norm", 4096), kind("gelu", 8192));
+    let other = kind("step", 512);
+    let saved = [norm, gelu].map(|kind| builder.alloc(kind));
+    let mut backward_of = |saved: BlockIdx, bytes: u64| {
+        let gradient = builder.alloc(block_of(Bytes(bytes)));
+        builder.free_requested(saved);
+        builder.free_completed(saved);
+        // Far enough from the next operation.
+        for _ in 0..8 {
+            builder.alloc(other);
+        }
+        gradient
+    };
+    let of_gelu = backward_of(saved[1], 8192);
+    let of_norm = backward_of(saved[0], 4096);
+    let trace = builder.finish();
+    let (device, stacks) = (&trace.devices[0], &trace.stacks);
+    let check = |gone: BlockKind, expected: Option<[BlockIdx; 2]>| {
+        let early = Early::default().without(device, |kind| kind.alloc_stack == gone.alloc_stack);
+        let found = early.without_their_backward(device, stacks, Watch::nobody());
+        assert_eq!(
+            found.unwrap().map(|early| early.gone),
+            expected.map(Vec::from)
+        );
+    };
+    check(gelu, Some([saved[1], of_gelu]));
+    check(norm, Some([saved[0], of_norm]));
+    let nowhere = BlockKind {
+        alloc_stack: StackIdx(99),
+        ..gelu
+    };
+    check(nowhere, None);
 }
 
 /// What was given back before the recording, and was still in use by another stream then, is not
