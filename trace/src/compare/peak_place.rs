@@ -59,10 +59,11 @@ fn place(difference: &Difference, peak: i64) -> Option<String> {
     if let Some(place) = function_of_most(&rows, difference, total, peak) {
         return Some(format!(", most of it in {}", place.told()));
     }
-    let place = side_of(largest, peak)?.place.as_ref()?;
+    let side = side_of(largest, peak)?;
+    let place = side.place.as_ref()?;
     let share = largest.at_peak.unsigned_abs();
     let is_most = share.saturating_mul(2) > peak.unsigned_abs();
-    let told = told_place(largest, place);
+    let told = told_place(side, place);
     Some(match is_most {
         true => format!(", most of it in {told}"),
         false => format!(", {} of it in {told}", Bytes(share)),
@@ -111,9 +112,8 @@ fn function(place: &Place) -> Function<'_> {
     (&place.name, &place.filename)
 }
 
-fn told_place(row: &SiteDelta, place: &Place) -> String {
-    let own = row.new.as_ref().or(row.base.as_ref()).map(own_frames);
-    match own.and_then(|own| own.first().copied()) {
+fn told_place(side: &SiteSide, place: &Place) -> String {
+    match own_frames(side).first().copied() {
         Some(own) if own != place => format!("{} of {}", place.name, own.told()),
         _ => place.told(),
     }

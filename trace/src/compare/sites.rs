@@ -140,10 +140,16 @@ impl SiteDelta {
     }
 
     /// The side that is told: that of the new run if it has the site. If only the baseline's leaks,
-    /// its stack is that of the leak, and the other one is that of other lines.
+    /// or if the new run holds next to nothing of it, the baseline's stack is that of the bytes,
+    /// and the other one is that of other lines.
     pub fn told(&self) -> Option<&SiteSide> {
+        let is_little = |side: &SiteSide| side.peak <= noise::SITE_FLOOR;
         match (&self.base, &self.new) {
-            (Some(base), Some(new)) if base.leaks && !new.leaks => Some(base),
+            (Some(base), Some(new))
+                if !new.leaks && (base.leaks || is_little(new) && !is_little(base)) =>
+            {
+                Some(base)
+            }
             (base, new) => new.as_ref().or(base.as_ref()),
         }
     }

@@ -385,3 +385,34 @@ fn what_comes_now_and_then_and_makes_the_peak_is_told() {
     };
     assert_eq!(difference(&longer(24), &longer(28)).sites, []);
 }
+
+/// One function makes a matrix in a line that the new run leaves out, and a flag in another.
+#[test]
+fn a_site_that_holds_next_to_nothing_now_is_at_the_line_that_is_gone() {
+    let of = |matrix: &str| {
+        let rest = "a free\nb alloc 8KiB at work model.py:36\nb free";
+        let text = format!("w pre 100MiB\na alloc {matrix}\n{rest}");
+        Profile::of(&crate::testing::trace(&text))
+    };
+    let large = of("512MiB at work model.py:33");
+    for (left, line, named) in [
+        ("8KiB at work model.py:36", 33, "work (model.py:33)"),
+        // Lines move, and the new run's are those that one reads.
+        ("200MiB at work model.py:40", 40, "work (model.py:33)"),
+    ] {
+        let difference = compare(&large, &of(left)).remove(0);
+        let [row] = &difference.sites[..] else {
+            panic!("{:?}", difference.sites)
+        };
+        assert_eq!(row.change, SiteChange::Shrunk);
+        assert_eq!(row.place().map(|place| place.line), Some(line), "{left}");
+        let told = format!("most of it in {named}");
+        assert!(
+            difference.headline.contains(&told),
+            "{}",
+            difference.headline
+        );
+    }
+    let grown = compare(&of("8KiB at work model.py:36"), &large).remove(0);
+    assert_eq!(grown.sites[0].place().map(|place| place.line), Some(33));
+}
