@@ -253,8 +253,16 @@ impl<'v> Excuses<'v> {
     /// backward pass.
     fn do_graphs_wait(&self) -> bool {
         let is_inferred = self.view.device.step_source == StepSource::Inferred;
-        let wait = || !self.has_backward() && !gives_back(self.view);
+        let wait = || !self.has_backward() && !gives_back(self.view) && !self.is_trained();
         is_inferred && *self.graphs_wait.get_or_init(wait)
+    }
+
+    /// Whether scopes show that an optimizer steps in most steps. A second device, on which a
+    /// program only keeps something, shows no backward pass of its own.
+    fn is_trained(&self) -> bool {
+        let is_update = |scope: &&Annotation| is_step_scope(self.view.stacks.str(scope.name));
+        let updates = self.view.device.annotations.iter().filter(is_update);
+        updates.count() * 2 > self.view.ends.len()
     }
 
     /// Whether the program computes gradients. Without any stack this is not known.

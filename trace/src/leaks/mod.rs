@@ -158,7 +158,7 @@ use survivors::{Ends, Survey};
 use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 28;
+pub const VERSION: u32 = 29;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();

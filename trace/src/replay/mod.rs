@@ -107,11 +107,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     drop((snapshot.kinds, snapshot.segments, snapshot.blocks));
     drop(snapshot.annotations);
     let held = trace.heap_bytes();
-    let n_devices = trace.devices.len();
-    for device in &mut trace.devices {
-        steps::find(device, &trace.stacks, n_devices, watch.beside(held))?;
-    }
-    steps::name_alike(&mut trace.devices);
+    steps::find_all(&mut trace.devices, &trace.stacks, watch.beside(held))?;
     trace.quality.append(&mut quality::of_steps(&trace.devices));
     if let Some(pinned) = &mut trace.pinned
         && steps::take_steps(pinned, &trace.devices)

@@ -18,6 +18,7 @@
 //! ending       the end of the program, which is no part of its last step
 //! recording    what a recording holds: a loop, one pass, a model being loaded
 //! replays      replays of a CUDA graph, without stacks
+//! by_time      the steps of one device, for another one that shows none
 //! pinned       the steps of its devices, for the pinned memory of the host
 //! inferred     sizes that repeat, where there are no stacks
 //! beside       what another device says of a name
@@ -27,6 +28,7 @@
 
 mod annotated;
 mod beside;
+mod by_time;
 mod calls;
 pub mod choices;
 mod choose;
@@ -56,13 +58,32 @@ use ending::without_ending;
 use loops::Analysis;
 
 pub(crate) use annotated::family_name;
-pub(crate) use beside::name_alike;
+pub use by_time::Shown;
 pub(crate) use choose::{GIVEN_BACK, MOST_GIVEN_BACK};
 pub(crate) use pinned::take_steps;
 pub use step_levels::{StepLevels, levels};
 pub use word::Word;
 
-/// Finds the steps of a device and notes where they come from.
+/// Finds the steps of all devices of a recording.
+///
+/// # Errors
+/// [`Stopped`]; the steps of some devices are then unchanged.
+pub fn find_all(
+    devices: &mut [DeviceTrace],
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<(), Stopped> {
+    let n_devices = devices.len();
+    let mut shown = Vec::with_capacity(n_devices);
+    for device in devices.iter_mut() {
+        shown.push(find(device, stacks, n_devices, watch)?);
+    }
+    by_time::share(devices, &shown);
+    beside::name_alike(devices);
+    Ok(())
+}
+
+/// Finds the steps of a device and notes where they come from. Returns what shows them.
 ///
 /// In a trace of several devices, each device may have its share of the [`MAX_STEPS`] that are
 /// kept.
@@ -74,12 +95,12 @@ pub fn find(
     stacks: &Stacks,
     n_devices: usize,
     watch: Watch<'_>,
-) -> Result<(), Stopped> {
-    let (source, mut steps) = found(device, stacks, watch)?;
+) -> Result<Shown, Stopped> {
+    let (shown, source, mut steps) = found(device, stacks, watch)?;
     steps.truncate(MAX_STEPS / n_devices.max(1));
     steps.shrink_to_fit();
     (device.step_source, device.steps) = (source, steps);
-    Ok(())
+    Ok(shown)
 }
 
 /// Scopes that call themselves steps come first, then the loops that the stacks show, then other
@@ -88,17 +109,17 @@ fn found(
     device: &DeviceTrace,
     stacks: &Stacks,
     watch: Watch<'_>,
-) -> Result<(StepSource, Vec<Step>), Stopped> {
-    const NONE: (StepSource, Vec<Step>) = (StepSource::None, Vec::new());
+) -> Result<(Shown, StepSource, Vec<Step>), Stopped> {
+    const NONE: (Shown, StepSource, Vec<Step>) = (Shown::Nothing, StepSource::None, Vec::new());
     let watch = watch.beside(memory_of_scopes(device));
     watch.look(0)?;
     let scopes = Scopes::new(device, stacks, watch)?;
     if let Some(steps) = scopes.numbered() {
-        return Ok((StepSource::Annotations, steps));
+        return Ok((Shown::Other, StepSource::Annotations, steps));
     }
     // There is only one step of an optimizer, so whatever repeats in it are layers and parameters.
     if scopes.optimizer_steps() == Some(1) {
-        return Ok(NONE);
+        return Ok((Shown::Other, StepSource::None, Vec::new()));
     }
     let analysis = Analysis::new(device, stacks, watch)?;
     if let Some(analysis) = &analysis {
@@ -107,21 +128,21 @@ fn found(
             let chosen = &loops[chosen];
             let word = choices::word(analysis, stacks, chosen, (&loops, Some(chosen)));
             let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
-            return Ok((StepSource::Inferred, steps));
+            return Ok((Shown::Loop, StepSource::Inferred, steps));
         }
     }
     if analysis.is_none()
         && let Some(mut steps) = scopes.replayed()
     {
         without_ending(device, stacks, &mut steps);
-        return Ok((StepSource::Inferred, steps));
+        return Ok((Shown::Other, StepSource::Inferred, steps));
     }
     if let Some(mut steps) = scopes.repeating() {
         without_ending(device, stacks, &mut steps);
-        return Ok((StepSource::Annotations, steps));
+        return Ok((Shown::Nothing, StepSource::Annotations, steps));
     }
     if let Some(steps) = scopes.numbered_anyhow() {
-        return Ok((StepSource::Annotations, steps));
+        return Ok((Shown::Other, StepSource::Annotations, steps));
     }
     if analysis.is_some() {
         return Ok(NONE);
@@ -130,7 +151,7 @@ fn found(
         return Ok(NONE);
     };
     without_ending(device, stacks, &mut steps);
-    Ok((StepSource::Inferred, steps))
+    Ok((Shown::Other, StepSource::Inferred, steps))
 }
 
 /// This many steps are needed to say anything about steps.

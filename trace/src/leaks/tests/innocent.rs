@@ -1,6 +1,7 @@
 //! Programs that keep memory for a while. None of them leaks.
 
 use super::*;
+use crate::trace::{Step, StepSource};
 
 #[test]
 fn a_warm_up_that_ends_is_clean() {
@@ -650,4 +651,31 @@ fn a_queue_that_is_filled_in_the_first_step_is_no_leak() {
         p.free(first);
     })
     .is(Verdict::Clean);
+}
+
+/// A device on which a program only keeps something has the steps of another one. Graphs may wait
+/// there, unless an optimizer steps in most steps.
+#[test]
+fn what_a_second_device_keeps_waits_for_no_backward_pass_where_an_optimizer_steps() {
+    let verdict = |has_scopes: bool| {
+        let mut program = Program::default();
+        for _ in 0..12 {
+            if has_scopes {
+                program.scope(optimizer_step(0), program.n_events, 0);
+            }
+            program.alloc(&KEEP, 1 << 20);
+        }
+        let mut trace = program.trace();
+        let device = &mut trace.devices[0];
+        device.step_source = StepSource::Inferred;
+        let steps = (0..12).map(|index| Step {
+            index,
+            name: format!("step {index}"),
+            events: Span::new(EventIdx(index), EventIdx(index + 1)),
+        });
+        device.steps = steps.collect();
+        find(device, &trace.stacks, &[]).verdict
+    };
+    assert_eq!(verdict(true), Verdict::Leak);
+    assert_eq!(verdict(false), Verdict::CannotTell);
 }
