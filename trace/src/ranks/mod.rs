@@ -202,6 +202,9 @@ pub struct RankRow {
     /// What it has on other devices.
     #[serde(skip)]
     pub others: Vec<OtherDevice>,
+    /// Whether it runs a stage of a pipeline: stages differ by design.
+    #[serde(skip)]
+    pub is_stage: bool,
     /// What sets it apart from the others, the gravest first.
     pub odd: Vec<Odd>,
     /// Its position when ranks are sorted by how odd they are; 0 is the oddest.
@@ -280,6 +283,7 @@ impl Surveyor {
             leaks: profile.leaks,
             leaks_on: profile.leaks_on,
             others: profile.others,
+            is_stage: profile.is_stage,
             odd: Vec::new(),
             by_oddness: 0,
         });
@@ -321,7 +325,7 @@ impl Surveyor {
         };
         let found = self.across.finish(watch)?;
         let mut sentences = words::sentences(&ranks, allocated.as_ref(), &found.rows);
-        sentences.extend(notes::elsewhere(&found.elsewhere));
+        sentences.extend(notes::elsewhere(&ranks, &found.elsewhere));
         sentences.extend(notes::from_before(&ranks, &firsts, found.unclear));
         sentences.extend(notes::silent(&found.silent));
         let none_differs = notes::none_differs(&ranks, &found);

@@ -46,8 +46,12 @@ pub(super) fn silent(ranks: &[(Rank, Silent)]) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// What is said of ranks that peak at another moment than most; `None` if none does.
-pub(super) fn elsewhere(ranks: &[Rank]) -> Option<String> {
+/// What is said of ranks that peak at another moment than most; `None` if none does. Where one ran
+/// out of memory is told, and stages of a pipeline peak where their layers do.
+pub(super) fn elsewhere(rows: &[RankRow], elsewhere: &[Rank]) -> Option<String> {
+    let is_news = |row: &&RankRow| row.oom.is_none() && !row.is_stage;
+    let news = rows.iter().filter(is_news).map(|row| row.rank);
+    let ranks: Vec<Rank> = news.filter(|rank| elsewhere.contains(rank)).collect();
     let peak = match ranks.len() {
         0 => return None,
         1 => "peaks at another moment",
@@ -55,7 +59,7 @@ pub(super) fn elsewhere(ranks: &[Rank]) -> Option<String> {
     };
     Some(format!(
         "{} {peak} of the program than most.",
-        listed(ranks)
+        listed(&ranks)
     ))
 }
 

@@ -9,6 +9,7 @@
 //!   otherwise. As much as the steps of most ranks differ by, peaks may, and a little of what the
 //!   steps of the rank itself do.
 //! * Peaks and steps are held against those of ranks that run the same code ([`super::roles`]).
+//!   Peaks of a pipeline's stages differ by design.
 //! * *Steps*: from three ranks on, if more than half have the same number, the others are odd. A
 //!   recording whose ring wrapped has lost steps and does not count. Nor is a rank odd if it, or
 //!   most, may have begun to record later: the one with fewer steps holds more from before.
@@ -238,6 +239,11 @@ fn of_group(ranks: &[RankRow], group: u32) -> impl Iterator<Item = &RankRow> {
     ranks.iter().filter(move |row| row.group == group)
 }
 
+/// Whether all of these are stages of a pipeline: each holds what its layers need.
+pub(super) fn are_stages<'r>(ranks: impl IntoIterator<Item = &'r RankRow>) -> bool {
+    ranks.into_iter().all(|row| row.is_stage)
+}
+
 /// The groups of ranks that run the same code.
 pub(super) fn groups(ranks: &[RankRow]) -> BTreeSet<u32> {
     ranks.iter().map(|row| row.group).collect()
@@ -245,7 +251,7 @@ pub(super) fn groups(ranks: &[RankRow]) -> BTreeSet<u32> {
 
 fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes], group: u32) {
     let values = known_peaks(ranks, group);
-    if values.len() < FEWEST {
+    if values.len() < FEWEST || are_stages(of_group(ranks, group)) {
         return;
     }
     let middle = median::mean(values.iter().copied()).unwrap_or(0);

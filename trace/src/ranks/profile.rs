@@ -10,6 +10,7 @@ use super::other_devices::{self, OtherDevice};
 use super::rank_site::RankSite;
 use super::together::{self, Together};
 use crate::allocator::conf;
+use crate::code;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
@@ -18,6 +19,7 @@ use crate::device::DeviceIdx;
 use crate::growth::{Growth, wobble};
 use crate::leaks::Verdict;
 use crate::main_device;
+use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -77,6 +79,9 @@ pub struct RankProfile {
     /// The other devices of its file.
     #[serde(default)]
     pub others: Vec<OtherDevice>,
+    /// Whether it runs a stage of a pipeline.
+    #[serde(default)]
+    pub is_stage: bool,
     /// The sites that hold most.
     pub sites: Vec<RankSite>,
     /// Every site that was left out holds at most this much.
@@ -122,6 +127,7 @@ impl RankProfile {
                 parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
             },
             others,
+            is_stage: runs_a_stage(&trace.stacks),
             ..own
         }
         .judged_over_devices())
@@ -179,11 +185,20 @@ impl RankProfile {
             leaks: places(device, sites),
             leaks_on: None,
             others: Vec::new(),
+            is_stage: false,
             sites: largest,
             floor,
             curve: Curve::default(),
         }
     }
+}
+
+/// Whether a schedule of PyTorch's pipelines called something. A model is cut into such stages by
+/// layers, and they hold what their layers need.
+fn runs_a_stage(stacks: &Stacks) -> bool {
+    let frames = stacks.all_frames().iter();
+    let mut files = frames.map(|frame| code::slashed(stacks.str(frame.filename)));
+    files.any(|file| file.ends_with("torch/distributed/pipelining/schedules.py"))
 }
 
 /// What decides between the devices of a rank: as for a file alone, but a device where most steps

@@ -4,7 +4,7 @@ use super::failure::RankFailure;
 use super::leaking_place::RankPlace;
 use super::listed::{all_ranks, lower, named, others};
 use super::notes::{differ, groups_apart, settings};
-use super::odd::{OddKind, groups, known_peaks, rate};
+use super::odd::{OddKind, are_stages, groups, known_peaks, rate};
 use super::other_devices;
 use super::sites::SiteAcross;
 use super::{Rank, RankRow, Spread};
@@ -357,7 +357,13 @@ fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
             format!("{all} {}.", about(ranks, peaks))
         }
         true if ranks.len() == 2 => format!("Their peaks are {}.", ends(ranks, peaks, "and")),
-        true => format!("Peaks lie between {}.", ends(ranks, peaks, "and")),
+        true => {
+            let of = match are_stages(ranks) {
+                true => " of a pipeline's stages",
+                false => "",
+            };
+            format!("Peaks{of} lie between {}.", ends(ranks, peaks, "and"))
+        }
     }
 }
 
@@ -427,17 +433,25 @@ fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
         ),
         (n, false) => format!("{} {}{leaks}.", all_ranks(n), about(ranks, peaks)),
         (2, true) => format!(
-            "The {} {}{leaks}; of two that differ nobody can tell which is the odd one.{}",
+            "The {} {}{leaks}; {}.{}",
             match some_are_least(ranks) {
                 true => "peaks of the two ranks are",
                 false => "two ranks peak at",
             },
             ends(ranks, peaks, "and"),
+            match are_stages(ranks) {
+                true => "stages of a pipeline differ by design",
+                false => "of two that differ nobody can tell which is the odd one",
+            },
             most_of_two(peaks, sites).unwrap_or_default()
         ),
         (_, true) if groups(ranks).len() > 1 => format!("No rank is odd{leaks}."),
         (n, true) => format!(
-            "No rank is odd: the peaks of {n} ranks lie between {}{leaks}.",
+            "No rank is odd: the peaks of {n} {} lie between {}{leaks}.",
+            match are_stages(ranks) {
+                true => "stages of a pipeline",
+                false => "ranks",
+            },
             ends(ranks, peaks, "and")
         ),
     }

@@ -104,6 +104,72 @@ fn the_rank_that_peaks_elsewhere_is_named_and_not_all_others() {
     check(&[("s1", 260), ("s1", 340)], true, &[]);
     check(&[a, b], true, &[]);
     check(&[a, a, b, b], true, &[]);
+    // Where a rank ran out of memory is told, and stages of a pipeline differ by design.
+    for quiet in [
+        RankProfile {
+            oom: failed().oom,
+            ..at("s2", 300)
+        },
+        RankProfile {
+            is_stage: true,
+            ..at("s2", 300)
+        },
+    ] {
+        let others = [at("s1", 300), at("s1", 300), at("s1", 300)];
+        let found = survey([quiet].into_iter().chain(others));
+        assert!(found.moments_differ);
+        let about = |text: &String| text.contains("of the program than most");
+        assert!(!found.sentences.iter().any(about), "{:?}", found.sentences);
+    }
+}
+
+#[test]
+fn stages_of_a_pipeline_differ_by_design() {
+    let stage = |mib: u64| RankProfile {
+        is_stage: true,
+        ..peaking(mib)
+    };
+    let check = |ranks: &[RankProfile], expected: &str| {
+        let found = survey(ranks.to_vec());
+        assert!(found.ranks.iter().all(|row| row.odd.is_empty()));
+        assert_eq!(found.sentences, [expected]);
+    };
+    check(
+        &[stage(358), stage(290), stage(290), stage(552)],
+        "No rank is odd: the peaks of 4 stages of a pipeline lie between 290 MiB (rank 1) and 552 \
+         MiB (rank 3), and none leaks.",
+    );
+    check(
+        &[stage(290), stage(552)],
+        "The two ranks peak at 290 MiB (rank 0) and 552 MiB (rank 1), and none leaks; stages of a \
+         pipeline differ by design.",
+    );
+    let leak = RankProfile {
+        is_stage: true,
+        peak_allocated: Bytes::mib(300),
+        ..leaking(4)
+    };
+    let found = survey([stage(290), leak, stage(290), stage(552)]);
+    assert_eq!(odd(&found), "1 Leaks");
+    let peaks = "Peaks of a pipeline's stages lie between 290 MiB (rank 0) and 552 MiB (rank 3).";
+    assert_eq!(found.sentences[1], peaks);
+    // One rank that runs no stage shows that the others are not all that there is.
+    let found = survey([peaking(290), stage(290), stage(290), stage(552)]);
+    assert_eq!(odd(&found), "3 PeakHigh");
+}
+
+/// A schedule calls what a stage makes.
+#[test]
+fn a_schedule_shows_a_stage() {
+    let of = |file: &str| {
+        let text = format!("a alloc 2MiB at step {file}:12\na free");
+        let trace = crate::testing::trace(&text);
+        Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch)).is_stage
+    };
+    assert!(of(
+        "/x/site-packages/torch/distributed/pipelining/schedules.py"
+    ));
+    assert!(!of("/x/site-packages/torch/distributed/fsdp/api.py"));
 }
 
 proptest! {
