@@ -215,6 +215,9 @@ pub struct LeakExplained {
     pub pattern: Pattern,
     /// Bytes added for each step (for each part, when it grows within steps).
     pub bytes_per_step: f64,
+    /// What the program requests of these, where the allocator gives a hundredth more or beyond.
+    #[serde(default)]
+    pub requested_per_step: Option<f64>,
     /// What they are counted by, in the word that was found for the steps: `a step`, `a request`,
     /// `a part of a step`.
     pub counted_by: String,

@@ -33,7 +33,7 @@ use moment::Places;
 use trace::categories::Categories;
 use trace::code;
 use trace::known::Unknown;
-use trace::leaks::{self, LeakGroup, LeakReport, Leaking, Verdict};
+use trace::leaks::{self, LeakGroup, LeakReport, Leaking, Pattern, Verdict};
 use trace::oom;
 use trace::phases::Phases;
 use trace::site;
@@ -44,12 +44,14 @@ use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use trace::what_if;
 
+/// The share of a leak from which on it is told how much of it the program requested.
+const RESTS: f64 = 0.01;
 /// The largest number of entries in any list of an explanation, except lists of other devices,
 /// categories and findings.
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 18 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 19 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -242,6 +244,7 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
                 made_in: group.made_in.clone(),
                 pattern: group.pattern,
                 bytes_per_step: group.bytes_per_step,
+                requested_per_step: requested(device, found),
                 counted_by: leaks::counted_by(found.is_within(), word),
                 count_per_step: group.count_per_step,
                 live_bytes: group.live_bytes,
@@ -252,6 +255,18 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
             })
             .collect(),
     }
+}
+
+/// What the program requests of a leak's rate; `None` if that is about all of it. The allocator
+/// gives a block the rest of its segment, too, if that is too small to split off.
+fn requested(device: &DeviceTrace, group: &LeakGroup) -> Option<f64> {
+    let is_rate_of_blocks = matches!(group.pattern, Pattern::EveryStep | Pattern::EveryNth(_));
+    let knows_all = group.evidence.len() as u64 == group.live_count && group.live_count > 0;
+    let kinds = group.evidence.iter().map(|&at| device.blocks.kind(at));
+    let asked: u64 = kinds.map(|kind| kind.requested.0).sum();
+    let rate = group.count_per_step * asked as f64 / group.live_count.max(1) as f64;
+    let is_less = rate > 0.0 && rate <= group.bytes_per_step * (1.0 - RESTS);
+    (is_rate_of_blocks && knows_all && is_less).then_some(rate)
 }
 
 /// The frames of a stack that are not PyTorch's, innermost first.

@@ -299,8 +299,11 @@ fn leaks(device: DeviceIdx, leaks: &Leaks, others: &[OtherDevice]) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "* {} {unit}, {} {when}: {}{}{}",
-            Bytes(group.bytes_per_step.max(0.0).round() as u64),
+            "* {} {unit}{}, {} {when}: {}{}{}",
+            rate(group.bytes_per_step),
+            group.requested_per_step.map_or_else(String::new, |asked| {
+                format!(" ({} requested)", rate(asked))
+            }),
             group.live_bytes,
             code(&group.place),
             called_by(group),
@@ -317,6 +320,10 @@ fn leaks(device: DeviceIdx, leaks: &Leaks, others: &[OtherDevice]) -> String {
         let _ = writeln!(out, "* … {more}");
     }
     out
+}
+
+fn rate(bytes: f64) -> Bytes {
+    Bytes(bytes.max(0.0).round() as u64)
 }
 
 /// One of our own sentences, with names of a recording in it; code is marked.

@@ -104,6 +104,7 @@ fn a_leak() -> Leaks {
             place: "forward llama.py:7".to_owned(),
             pattern: Pattern::EveryStep,
             bytes_per_step: 3e6,
+            requested_per_step: None,
             counted_by: "a step".to_owned(),
             count_per_step: 1.0,
             live_bytes: Bytes::mib(30),
