@@ -1,6 +1,6 @@
 //! Server-sent events: what a tab learns from the server, or from the tab that listens for all.
 
-use crate::objects;
+use crate::json;
 use api::progress::ServerEvent;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub fn pause_before(attempt: u32) -> Duration {
 
 /// Reads the `data` of one event. Kinds from a newer server are skipped, not errors.
 fn parse(data: &str) -> Option<ServerEvent> {
-    objects::read(data).ok()
+    json::read(data).ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What an answer of the server is: a value, a problem, or a reason to ask again a little later.
 
-use crate::objects;
+use crate::json;
 use api::problem::{Problem, ProblemCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -15,13 +15,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 pub fn read<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
     // 204 No Content has no body; `null` is read as `()`.
     let body = if body.is_empty() { "null" } else { body };
-    objects::read(body).map_err(|error| not_understood(&error))
+    json::read(body).map_err(|error| not_understood(&error))
 }
 
 /// The problem in an answer that is not a success. Uploads use it too, although they are sent
 /// elsewhere.
 pub fn problem_in(status: u16, body: &str) -> Problem {
-    if let Ok(problem) = objects::read::<Problem>(body) {
+    if let Ok(problem) = json::read::<Problem>(body) {
         return problem;
     }
     let (code, title) = match status {

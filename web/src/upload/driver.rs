@@ -14,7 +14,7 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
-use presentation::objects;
+use presentation::json;
 use presentation::response;
 use presentation::upload::item::{Change, Item, LocalId, LocalJob, Novelty};
 use presentation::upload::queue;
@@ -502,7 +502,7 @@ impl Uploads {
 
     /// The server has the whole body. The run may be there too, or in a moment.
     async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
-        if let Ok(finished) = objects::read::<FinishedUpload>(body) {
+        if let Ok(finished) = json::read::<FinishedUpload>(body) {
             let novelty = match finished.known {
                 true => Novelty::Known(finished.run.name),
                 false => Novelty::New,
