@@ -12,21 +12,49 @@ pub struct Tick {
     pub label: String,
 }
 
-/// Byte ticks in `[low, high]`: multiples of a power of two, at most `most` of them.
+/// Byte ticks in `[low, high]`: 1, 2 or 5 times a power of ten apart, in one unit for all; at most
+/// `most` of them, not counting the first.
 pub fn bytes(low: f64, high: f64, most: usize) -> Vec<Tick> {
-    let step = binary_step((high - low) / most.max(1) as f64);
+    let unit = byte_unit(high);
+    let step = byte_step((high - low) / most.max(1) as f64, unit);
     multiples(low, high, step)
         .map(|at| Tick {
             at,
-            label: byte_label(at, step),
+            label: byte_label(at, step, unit),
         })
         .collect()
 }
 
-/// The smallest power of two that is at least `least`. The byte above a picture of nothing is no
-/// tick.
-fn binary_step(least: f64) -> f64 {
-    least.max(2.0).log2().ceil().exp2()
+/// Into how many parts at most the ticks of an axis from 0 to [`byte_end`] divide it.
+pub const PARTS: usize = 5;
+
+/// The first tick at or above a level: a good upper end of an axis that begins at 0.
+pub fn byte_end(level: f64) -> f64 {
+    let step = byte_step(level / PARTS as f64, byte_unit(level));
+    (level / step).ceil() * step
+}
+
+/// The ticks of an axis from 0 to such an end, without the one at 0.
+pub fn bytes_to(end: f64) -> Vec<Tick> {
+    // The end is a tick, though a sum of floats may lie a little below it.
+    let ticks = bytes(0.0, end * (1.0 + 1e-12), PARTS);
+    ticks.into_iter().filter(|tick| tick.at > 0.0).collect()
+}
+
+/// The unit of an axis, by its upper end: 1000 MiB, then 0.98 GiB, so that steps are round.
+fn byte_unit(high: f64) -> usize {
+    let mut unit = 0;
+    while unit + 1 < BINARY.units.len() && high > 1000.0 * (1.0 + 1e-9) * BINARY.scale(unit) {
+        unit += 1;
+    }
+    unit
+}
+
+/// The smallest round step that is at least `least` bytes, and one byte. The byte above a picture
+/// of nothing is no tick.
+fn byte_step(least: f64, unit: usize) -> f64 {
+    let scale = BINARY.scale(unit);
+    (decimal_step(least / scale) * scale).max(if unit == 0 { 2.0 } else { 1.0 })
 }
 
 fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
@@ -34,21 +62,14 @@ fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
     (first..=last).map(move |i| i as f64 * step)
 }
 
-/// A level with as many digits as its step needs: `54.0625 GiB` beside `54.125 GiB`.
-fn byte_label(at: f64, step: f64) -> String {
+/// A level with as many digits as its step needs: `54.05 GiB` beside `54.10 GiB`.
+fn byte_label(at: f64, step: f64, unit: usize) -> String {
     if at == 0.0 {
         return "0".to_owned();
     }
-    let unit = ((at.log2() / 10.0).floor() as usize).min(BINARY.units.len() - 1);
     let scale = BINARY.scale(unit);
-    // A step of 2^-k units has k decimals; at most four fit.
-    let digits = (-(step / scale).log2()).ceil().clamp(0.0, 4.0) as usize;
-    let label = format!("{:.digits$}", at / scale);
-    let label = match label.contains('.') {
-        true => label.trim_end_matches('0').trim_end_matches('.'),
-        false => &label,
-    };
-    format!("{label} {}", BINARY.units[unit])
+    let digits = (-(step / scale).log10()).ceil().clamp(0.0, 6.0) as usize;
+    format!("{:.digits$} {}", at / scale, BINARY.units[unit])
 }
 
 /// Event ticks in `[from, to]`: whole numbers, 1, 2 or 5 times a power of ten apart.
@@ -163,22 +184,54 @@ mod tests {
     }
 
     #[test]
-    fn byte_ticks_are_binary_multiples() {
+    fn byte_ticks_are_round_in_one_unit() {
+        let check = |low: f64, high: f64, most: usize, expected: &[&str]| {
+            assert_eq!(labels(bytes(low, high, most)), expected, "{low} {high}");
+        };
         let gib = f64::from(1 << 30);
-        assert_eq!(
-            labels(bytes(0.0, 70.0 * gib, 6)),
-            ["0", "16 GiB", "32 GiB", "48 GiB", "64 GiB"]
+        let to_70 = ["0", "20 GiB", "40 GiB", "60 GiB"];
+        check(0.0, 70.0 * gib, 6, &to_70);
+        let inside = ["54.00 GiB", "54.05 GiB", "54.10 GiB", "54.15 GiB"];
+        check(54.0 * gib, 54.18 * gib, 4, &inside);
+        check(0.0, 1.5 * gib, 3, &["0", "0.5 GiB", "1.0 GiB", "1.5 GiB"]);
+        check(
+            0.0,
+            800.0 * 1_048_576.0,
+            4,
+            &["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"],
         );
-        assert_eq!(
-            labels(bytes(54.0 * gib, 54.2 * gib, 4)),
-            ["54 GiB", "54.0625 GiB", "54.125 GiB", "54.1875 GiB"]
+        check(0.0, 1000.0, 3, &["0", "500 B", "1000 B"]);
+        check(0.0, 1.04, 6, &["0"]);
+    }
+
+    #[test]
+    fn an_axis_ends_at_a_tick() {
+        let mib = 1_048_576.0;
+        let check = |level: f64, expected: &[&str]| {
+            let end = byte_end(level * mib);
+            assert_eq!(labels(bytes_to(end)), expected, "{level}");
+            assert!(end >= level * mib, "{level}");
+        };
+        check(3072.0, &["1 GiB", "2 GiB", "3 GiB"]);
+        check(5.4 * 1024.0, &["2 GiB", "4 GiB", "6 GiB"]);
+        check(4.0, &["1 MiB", "2 MiB", "3 MiB", "4 MiB"]);
+        check(
+            999.0,
+            &["200 MiB", "400 MiB", "600 MiB", "800 MiB", "1000 MiB"],
         );
-        assert_eq!(
-            labels(bytes(0.0, 1.5 * gib, 3)),
-            ["0", "512 MiB", "1 GiB", "1.5 GiB"]
+        check(
+            1010.0,
+            &["0.2 GiB", "0.4 GiB", "0.6 GiB", "0.8 GiB", "1.0 GiB"],
         );
-        assert_eq!(labels(bytes(0.0, 1000.0, 3)), ["0", "512 B"]);
-        assert_eq!(labels(bytes(0.0, 1.04, 6)), ["0"], "nothing is there");
+        check(80.0 * 1024.0, &["20 GiB", "40 GiB", "60 GiB", "80 GiB"]);
+        check(0.0, &[]);
+        for level in 1..3000 {
+            let end = byte_end(f64::from(level) * 7.3 * mib);
+            let ticks = bytes_to(end);
+            assert!((2..=PARTS).contains(&ticks.len()), "{level}: {ticks:?}");
+            let last = ticks.last().unwrap().at;
+            assert!((last / end - 1.0).abs() < 1e-9, "{level}: {ticks:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Geometry of the growth chart: bands stacked over moments, in a box of 1000 × 1000.
 
+use ::timeline::ticks;
 use api::alive::Growth;
 
 /// Width and height of the box.
@@ -147,32 +148,32 @@ impl Areas {
             band: at.map(|at| self.order[at]),
         })
     }
+}
 
-    /// Levels for horizontal lines, about four, from the lowest.
-    pub fn ticks(&self) -> Vec<u64> {
-        let step = step_of(self.high);
-        (1..)
-            .map(|i| i * step)
-            .take_while(|&level| level <= self.high)
-            .collect()
+/// The labels of an axis of levels from 0 to such an edge, each with its place from the top,
+/// percent.
+pub fn level_labels(high: u64) -> Vec<(f64, String)> {
+    let ticks = ticks::bytes_to(high as f64).into_iter();
+    ticks
+        .map(|tick| (100.0 - tick.at / high as f64 * 100.0, tick.label))
+        .collect()
+}
+
+/// The place along a picture of so many places that a key leads to.
+pub(super) fn walked(from: Option<usize>, places: usize, key: &str) -> Option<usize> {
+    let last = places.checked_sub(1)?;
+    match key {
+        "Home" => Some(0),
+        "End" => Some(last),
+        "ArrowLeft" => Some(from.map_or(last, |at| at.saturating_sub(1))),
+        "ArrowRight" => Some(from.map_or(0, |at| (at + 1).min(last))),
+        _ => None,
     }
 }
 
-/// A round number of bytes at about a quarter of `high`.
-pub(super) fn step_of(high: u64) -> u64 {
-    let raw = (high / 4).max(1);
-    let base = 1_u64 << (63 - raw.leading_zeros());
-    match raw {
-        raw if raw == base => base,
-        raw if raw <= base / 2 * 3 => (base / 2 * 3).max(1),
-        _ => base.saturating_mul(2),
-    }
-}
-
-/// The next multiple of a tick; 0, which has no tick, for nothing.
+/// The upper edge of a picture of levels: a tick; 0, which has none, for nothing.
 pub(super) fn nice_above(level: u64) -> u64 {
-    let step = step_of(level);
-    level.div_ceil(step).saturating_mul(step)
+    ticks::byte_end(level as f64).round() as u64
 }
 
 #[cfg(test)]
@@ -213,15 +214,19 @@ pub(super) mod tests {
         let growth = growth(&[("a", &[0, 100, 200]), ("", &[200, 200, 200])]);
         let areas = Areas::new(&growth, Rest::Shown);
         assert_eq!(areas.order, [1, 0]);
-        assert_eq!((areas.high, areas.ticks()), (512, vec![128, 256, 384, 512]));
-        let rest = "M0.0 609.4L500.0 609.4L1000.0 609.4L1000.0 1000.0L500.0 1000.0L0.0 1000.0Z";
+        let labels = level_labels(areas.high).into_iter();
+        let labels: Vec<String> = labels
+            .map(|(top, label)| format!("{top}: {label}"))
+            .collect();
+        assert_eq!(labels, ["75: 100 B", "50: 200 B", "25: 300 B", "0: 400 B"]);
+        let rest = "M0.0 500.0L500.0 500.0L1000.0 500.0L1000.0 1000.0L500.0 1000.0L0.0 1000.0Z";
         assert_eq!(areas.path(0), rest);
         let spot = |x, y| areas.spot(x, y).map(|s| (s.moment, s.band));
         assert_eq!(spot(0.0, 0.9), Some((0, Some(1))));
         assert_eq!(spot(1.0, 0.4), Some((2, Some(0))));
         assert_eq!(spot(0.1, 0.1), Some((0, None)));
         let alone = Areas::new(&growth, Rest::Hidden);
-        assert_eq!((alone.order.as_slice(), alone.high), (&[0][..], 256));
+        assert_eq!((alone.order.as_slice(), alone.high), (&[0][..], 200));
     }
 
     #[test]
@@ -232,8 +237,8 @@ pub(super) mod tests {
             Areas::new(&growth(&bands), Rest::Shown).names()
         };
         assert_eq!(names(&[]), []);
-        assert_eq!(names(&[256]), [(0, 500.0)]);
-        assert_eq!(names(&[128, 10, 256]), [(2, 750.0), (0, 355.46875)]);
+        assert_eq!(names(&[500]), [(0, 500.0)]);
+        assert_eq!(names(&[250, 20, 500]), [(2, 687.5), (0, 193.75)]);
         assert_eq!(names(&[0, 0]), []);
     }
 
@@ -251,8 +256,9 @@ pub(super) mod tests {
         assert!(one.path(0).starts_with("M0.0 "));
         assert_eq!(one.spot(0.9, 0.99).map(|s| s.moment), Some(0));
         let gone = Areas::new(&growth(&[("a", &[0, 0])]), Rest::Shown);
-        assert!(
-            gone.ticks().is_empty(),
+        assert_eq!(
+            level_labels(gone.high),
+            [],
             "512 B within a step are none at its end"
         );
         assert_eq!(gone.y(0), SIDE);
@@ -266,7 +272,8 @@ pub(super) mod tests {
             let highest = levels.iter().max().unwrap() * 2;
             prop_assert!(areas.high >= highest);
             prop_assert!(highest < 64 || areas.high <= highest * 2);
-            prop_assert!((2..=8).contains(&areas.ticks().len()) || areas.high < 8);
+            let labels = level_labels(areas.high).len();
+            prop_assert!((2..=5).contains(&labels) || areas.high < 8, "{}", labels);
             for (moment, level) in levels.iter().enumerate() {
                 prop_assert!((0.0..=SIDE).contains(&areas.x(moment)));
                 prop_assert!((0.0..=SIDE).contains(&areas.y(level * 2)));

@@ -1,6 +1,6 @@
 //! Geometry of the what-if chart: levels along the events, in a box of 1000 × 1000.
 
-use super::areas::{SIDE, nice_above, step_of};
+use super::areas::{SIDE, nice_above, walked};
 use api::what_if::{Curves, Replayed, WhatIfDrawn};
 use trace::units::Bytes;
 
@@ -138,13 +138,6 @@ impl Levels {
         (n < self.curves.recorded.reserved.len()).then(|| self.x(n))
     }
 
-    /// Levels for horizontal lines.
-    pub fn ticks(&self) -> Vec<u64> {
-        let step = step_of(self.high);
-        let all = (1..).map(|i| i * step);
-        all.take_while(|&level| level <= self.high).collect()
-    }
-
     /// The event at the right edge.
     pub fn last_event(&self) -> u64 {
         self.place(self.n_columns.saturating_sub(1)).last
@@ -158,14 +151,7 @@ impl Levels {
 
     /// The column that a key leads to.
     pub fn moved(&self, from: Option<usize>, key: &str) -> Option<usize> {
-        let last = self.n_columns.checked_sub(1)?;
-        match key {
-            "Home" => Some(0),
-            "End" => Some(last),
-            "ArrowLeft" => Some(from.map_or(last, |at| at.saturating_sub(1))),
-            "ArrowRight" => Some(from.map_or(0, |at| (at + 1).min(last))),
-            _ => None,
-        }
+        walked(from, self.n_columns, key)
     }
 
     /// Where a column stands.

@@ -2,7 +2,7 @@
 //! events, in a box of 1000 × 1000: memory in use, memory that was given back and that another
 //! stream still uses, free memory between blocks, and free whole segments.
 
-use super::areas::{SIDE, nice_above, step_of};
+use super::areas::{SIDE, nice_above, walked};
 use super::map_tab::told_apart;
 use ::timeline::format;
 use api::memory_map::RoomOverTime;
@@ -28,7 +28,7 @@ pub struct Room {
     rooms: Arc<RoomOverTime>,
     last: EventIdx,
     /// The level at the upper edge.
-    high: u64,
+    pub high: u64,
 }
 
 impl Room {
@@ -96,6 +96,12 @@ impl Room {
         }
     }
 
+    /// The moment that a key leads to, from an event.
+    pub fn moved(&self, from: EventIdx, key: &str) -> Option<usize> {
+        let share = f64::from(from.0) / f64::from(self.last.0.max(1));
+        walked(Some(self.moment(share)), self.rooms.events.len(), key)
+    }
+
     /// The event of a moment.
     pub fn event(&self, moment: usize) -> EventIdx {
         self.rooms.events[moment]
@@ -119,13 +125,6 @@ impl Room {
             rooms.cached[moment],
             rooms.largest_gap[moment]
         )
-    }
-
-    /// Levels for horizontal lines.
-    pub fn ticks(&self) -> Vec<u64> {
-        let step = step_of(self.high);
-        let all = (1..).map(|i| i * step);
-        all.take_while(|&level| level <= self.high).collect()
     }
 }
 
@@ -159,8 +158,9 @@ mod tests {
 
     #[test]
     fn parts_lie_on_one_another_up_to_what_is_reserved() {
-        let room = room();
-        assert_eq!(room.high, 128 << 20);
+        let mut room = room();
+        assert_eq!(room.high, 150 << 20, "a round number");
+        room.high = 128 << 20;
         let check = |part, expected: &str| assert_eq!(room.path(part), expected, "{part:?}");
         check(
             Part::Used,
@@ -206,6 +206,20 @@ mod tests {
         check(0.5, 1);
         check(0.56, 2);
         check(2.0, 2);
+    }
+
+    #[test]
+    fn keys_lead_from_moment_to_moment() {
+        let room = room();
+        let check = |from: u32, key: &str, expected| {
+            assert_eq!(room.moved(EventIdx(from), key), expected, "{from} {key}");
+        };
+        check(0, "ArrowRight", Some(1));
+        check(90, "ArrowLeft", Some(1));
+        check(100, "ArrowRight", Some(2));
+        check(12, "End", Some(2));
+        check(12, "Home", Some(0));
+        check(12, "Enter", None);
     }
 
     #[test]

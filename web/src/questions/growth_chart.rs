@@ -1,10 +1,9 @@
 //! The growth chart: what is alive at the end of each step, by group.
 
 use super::Asker;
-use crate::format;
 use api::alive::{Growth, GrowthBand};
 use leptos::prelude::*;
-use presentation::questions::areas::{Areas, Rest, SIDE, Spot};
+use presentation::questions::areas::{self, Areas, Rest, SIDE, Spot};
 use presentation::questions::band_colours::{Orders, colours};
 use presentation::questions::growth_chart::{
     band_name, moment_labels, moved, readout, select_band, selected_band,
@@ -39,7 +38,7 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
     view! {
         <figure class="growth">
             <div class="growth-frame">
-                {move || areas.with(level_labels)}
+                {move || level_labels(areas.with(|areas| areas.high))}
                 <Plot asker=asker growth=growth areas=areas spot=spot/>
                 {move || growth.with_value(|g| areas.with(|a| names(g, a)))}
                 {growth.with_value(|g| below(g))}
@@ -165,10 +164,10 @@ fn cursor(areas: &Areas, spot: Option<Spot>) -> Option<AnyView> {
     Some(line.into_any())
 }
 
-fn level_labels(areas: &Areas) -> AnyView {
-    let labels = areas.ticks().into_iter().map(|level| {
-        let top = format!("{}%", areas.y(level) / SIDE * 100.0);
-        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
+/// The labels of an axis of levels from 0 to its upper edge.
+pub(super) fn level_labels(high: u64) -> AnyView {
+    let labels = areas::level_labels(high).into_iter().map(|(top, label)| {
+        view! { <span class="growth-level" style:top=format!("{top}%")>{label}</span> }
     });
     view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
 }

@@ -2,15 +2,14 @@
 
 use super::Asker;
 use super::answer::{Answer, follow};
-use super::growth_chart::fractions;
-use crate::format::{self, count};
+use super::growth_chart::{fractions, level_labels};
+use crate::format::count;
 use api::memory_map::RoomOverTime;
 use api::routes;
 use leptos::prelude::*;
-use presentation::questions::areas::SIDE;
 use presentation::questions::room::{Part, Room};
 use trace::units::EventIdx;
-use web_sys::MouseEvent;
+use web_sys::{KeyboardEvent, MouseEvent};
 
 const POINT: &str = "Each point stands for a part of the recording: it shows the moment when most \
                      was reserved and not in use. Click to see where memory lay then.";
@@ -30,21 +29,8 @@ pub fn RoomChart(asker: Asker, at: Memo<EventIdx>) -> impl IntoView {
 }
 
 fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
-    let labels = room.ticks().into_iter().map(|level| {
-        let top = format!("{}%", room.y(level) / SIDE * 100.0);
-        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
-    });
-    let labels = labels.collect_view();
-    let paths = view! {
-        <path class="map-used" d=room.path(Part::Used)></path>
-        <path class="map-pending" d=room.path(Part::Waiting)></path>
-        <path class="map-split" d=room.path(Part::Split)></path>
-        <path class="map-cached" d=room.path(Part::Cached)></path>
-        <path class="room-gap" d=room.largest_gap()></path>
-    };
-    let pending = room.waits().then(|| {
-        view! { <li class="pending">"given back, another stream still uses it"</li> }
-    });
+    let labels = level_labels(room.high);
+    let (paths, waits) = (paths(&room), room.waits());
     let room = StoredValue::new(room);
     let pointed = RwSignal::new(None::<usize>);
     let moment = move |event: &MouseEvent| {
@@ -64,18 +50,37 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
             asker.view.update(|state| state.at = Some(event));
         }
     };
-    let cursor = move || room.with_value(|room| room.x(at.get()));
+    let event_at = move |pointed: Option<usize>| match pointed {
+        Some(moment) => room.with_value(|room| room.event(moment)),
+        None => at.get(),
+    };
+    let keys = move |event: KeyboardEvent| {
+        let from = untrack(|| event_at(pointed.get()));
+        if event.key() == "Enter" {
+            return asker.view.update(|state| state.at = Some(from));
+        }
+        let next = room.with_value(|room| room.moved(from, &event.key()));
+        if next.is_some() {
+            event.prevent_default();
+            event.stop_propagation();
+            pointed.set(next);
+        }
+    };
+    let x = move |event| room.with_value(|room| room.x(event));
+    let cursor = move || x(event_at(pointed.get()));
     view! {
         <figure class="growth">
             <div class="growth-frame">
-                <div aria-hidden="true">{labels}</div>
+                {labels}
                 <svg
                     class="growth-plot"
                     viewBox="0 0 1000 1000"
                     preserveAspectRatio="none"
-                    role="img"
+                    role="application"
+                    tabindex="0"
                     aria-label="Reserved memory over the recording: in use, free between blocks, \
-                                free in whole segments"
+                                free in whole segments. Arrow keys walk, Enter selects."
+                    on:keydown=keys
                     on:mousemove=move |event| pointed.set(moment(&event))
                     on:mouseleave=move |_| pointed.set(None)
                     on:click=choose
@@ -86,15 +91,36 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
             </div>
             <figcaption class="growth-head">
                 <p class="growth-readout" aria-live="polite">{words}</p>
-                <ul class="level-legend map-legend">
-                    <li class="used">"in use"</li>
-                    {pending}
-                    <li class="split">"free, between blocks"</li>
-                    <li class="cached">"free segments"</li>
-                    <li class="gap">"largest gap"</li>
-                </ul>
+                {legend(waits)}
             </figcaption>
         </figure>
+    }
+    .into_any()
+}
+
+fn paths(room: &Room) -> AnyView {
+    view! {
+        <path class="map-used" d=room.path(Part::Used)></path>
+        <path class="map-pending" d=room.path(Part::Waiting)></path>
+        <path class="map-split" d=room.path(Part::Split)></path>
+        <path class="map-cached" d=room.path(Part::Cached)></path>
+        <path class="room-gap" d=room.largest_gap()></path>
+    }
+    .into_any()
+}
+
+fn legend(waits: bool) -> AnyView {
+    let pending = waits.then(|| {
+        view! { <li class="pending">"given back, another stream still uses it"</li> }
+    });
+    view! {
+        <ul class="level-legend map-legend">
+            <li class="used">"in use"</li>
+            {pending}
+            <li class="split">"free, between blocks"</li>
+            <li class="cached">"free segments"</li>
+            <li class="gap">"largest gap"</li>
+        </ul>
     }
     .into_any()
 }

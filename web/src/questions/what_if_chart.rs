@@ -1,10 +1,9 @@
 //! The what-if chart: computed *reserved* beside the recording.
 
-use super::growth_chart::fractions;
-use crate::format::{self, count};
+use super::growth_chart::{fractions, level_labels};
+use crate::format::count;
 use api::what_if::{Reaches, WhatIfDrawn};
 use leptos::prelude::*;
-use presentation::questions::areas::SIDE;
 use presentation::questions::levels::Levels;
 use presentation::questions::what_if_chart::readout;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
     Some(view! {
         <figure class="growth">
             <div class="growth-frame">
-                {levels.with_value(level_labels)}
+                {level_labels(levels.with_value(|levels| levels.high))}
                 <svg
                     class="growth-plot"
                     viewBox="0 0 1000 1000"
@@ -105,12 +104,4 @@ fn curves(levels: &Levels, end_class: &'static str) -> AnyView {
         {end}
     }
     .into_any()
-}
-
-fn level_labels(levels: &Levels) -> AnyView {
-    let labels = levels.ticks().into_iter().map(|level| {
-        let top = format!("{}%", levels.y(level as f64) / SIDE * 100.0);
-        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
-    });
-    view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
 }

@@ -1,6 +1,7 @@
 //! Positions of the points and limits of the frontier: step time to the right, peak upwards, both
 //! in percent of the plot.
 
+use ::timeline::ticks::{self, Tick};
 use api::bench::{Frontier, FrontierLimits, FrontierPoint};
 use trace::units::Bytes;
 
@@ -107,10 +108,10 @@ impl Plot {
     }
 
     /// Sizes to write beside the plot, with their height.
-    pub fn sizes(&self) -> Vec<(Bytes, f64)> {
-        const GIB: f64 = (1_u64 << 30) as f64;
-        let sizes = ticks(self.low / GIB, self.high / GIB, 4.0).into_iter();
-        let sized = |gib: f64| (Bytes((gib * GIB) as u64), self.place(0.0, gib * GIB).y);
+    pub fn sizes(&self) -> Vec<(String, f64)> {
+        const MOST: usize = 8;
+        let sizes = ticks::bytes(self.low, self.high, MOST).into_iter();
+        let sized = |tick: Tick| (tick.label, self.place(0.0, tick.at).y);
         sizes.map(sized).collect()
     }
 

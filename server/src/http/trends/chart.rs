@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 use std::ops::Range;
+use timeline::ticks::{self, Tick};
 use trace::units::Bytes;
 
 /// Size of the picture, in its own units.
@@ -63,36 +64,64 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
     let highest = dots.iter().filter_map(|dot| dot.value).max();
     let highest = highest.unwrap_or_default();
     let n = dots.len();
+    let rules = rules(highest);
     html! {
         figure class="trend" {
             figcaption {
                 strong { (title) }
                 span class="muted" { (stands(dots)) }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label=(title) {
-                @let floor = HEIGHT - MARGIN;
-                line class="trend-axis" x1="0" x2=(WIDTH) y1=(floor) y2=(floor) {}
-                @for level in levels {
-                    @let (from, y) = place(level.runs.start, n, level.value, highest);
-                    @let (to, _) = place(level.runs.end.saturating_sub(1), n, level.value, highest);
-                    line class="trend-level" x1=(from) x2=(to) y1=(y) y2=(y) {}
-                }
-                @for (at, dot) in dots.iter().enumerate() {
-                    @if let Some(value) = dot.value {
-                        @let (x, y) = place(at, n, value, highest);
-                        a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
-                            // The dot is too small to be met by a finger; this is not.
-                            circle class="trend-reach" cx=(x) cy=(y) r=(reach(n)) {}
-                            // A point with a round pen is as large on every screen; a circle
-                            // grows with the picture.
-                            path class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
-                                d={ "M" (x) " " (y) "h0" } { title { (dot.name) ": " (value) } }
+            div class="trend-plot" {
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="group"
+                    aria-label=(title) {
+                    @for (y, _) in &rules {
+                        line class="trend-axis" x1="0" x2=(WIDTH) y1=(y) y2=(y) {}
+                    }
+                    @for level in levels {
+                        @let (from, y) = place(level.runs.start, n, level.value, highest);
+                        @let end = level.runs.end.saturating_sub(1);
+                        @let (to, _) = place(end, n, level.value, highest);
+                        line class="trend-level" x1=(from) x2=(to) y1=(y) y2=(y) {}
+                    }
+                    @for (at, dot) in dots.iter().enumerate() {
+                        @if let Some(value) = dot.value {
+                            @let (x, y) = place(at, n, value, highest);
+                            a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
+                                // The dot is too small to be met by a finger; this is not.
+                                circle class="trend-reach" cx=(x) cy=(y) r=(reach(n)) {}
+                                // A point with a round pen is as large on every screen; a circle
+                                // grows with the picture.
+                                path class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
+                                    d={ "M" (x) " " (y) "h0" } {
+                                    title { (dot.name) ": " (value) }
+                                }
+                            }
                         }
                     }
                 }
+                (labels(&rules))
             }
         }
     }
+}
+
+/// The labels of the rules: a picture of its own, in which letters do not grow with the width.
+fn labels(rules: &[(f64, String)]) -> Markup {
+    html! {
+        svg class="trend-ticks" aria-hidden="true" {
+            @for (y, label) in rules {
+                text x="0" y=(format!("{:.2}%", y / HEIGHT * 100.0)) dy="-3" { (label) }
+            }
+        }
+    }
+}
+
+/// The horizontal rules: their height, and the level that they stand for.
+fn rules(highest: Bytes) -> Vec<(f64, String)> {
+    const MOST: usize = 2;
+    let ticks = ticks::bytes(0.0, highest.0 as f64, MOST).into_iter();
+    let placed = |Tick { at, label }| (place(0, 1, Bytes(at as u64), highest).1, label);
+    ticks.map(placed).collect()
 }
 
 /// How the newest run stands, and what the highest value is.
@@ -142,6 +171,21 @@ mod tests {
         check(0, 1, 100, (500.0, 24.0));
         assert_eq!(place(0, 2, Bytes(0), Bytes(0)), (8.0, 152.0));
         assert_eq!([1, 2, 42, 1000].map(reach), [34.0, 34.0, 12.0, 5.0]);
+    }
+
+    #[test]
+    fn round_levels_have_a_rule_and_a_label() {
+        let check = |mib: u64, expected: &[&str]| {
+            let highest = Bytes::mib(mib);
+            let found: Vec<_> = rules(highest).into_iter().map(|(_, label)| label).collect();
+            assert_eq!(found, expected);
+        };
+        check(0, &["0"]);
+        check(1843, &["0", "1 GiB"]);
+        check(2048, &["0", "1 GiB", "2 GiB"]);
+        check(300, &["0", "200 MiB"]);
+        let heights: Vec<f64> = rules(Bytes::gib(2)).into_iter().map(|(y, _)| y).collect();
+        assert_eq!(heights, [152.0, 88.0, 24.0]);
     }
 
     #[test]

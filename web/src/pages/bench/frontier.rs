@@ -25,7 +25,7 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
         100.0 - to.y
     );
     let sizes = plot.sizes().into_iter().map(|(size, y)| {
-        view! { <span class="frontier-size" style:bottom=percent(y)>{size.to_string()}</span> }
+        view! { <span class="frontier-size" style:bottom=percent(y)>{size}</span> }
     });
     let sizes = sizes.collect_view();
     let times = plot.times().into_iter().map(|(time, x)| {
@@ -118,6 +118,7 @@ fn dot(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
     view! {
         <span
             class=first_class(mark)
+            style=("--x", percent(mark.place.x))
             style:left=percent(mark.place.x)
             style:bottom=percent(mark.place.y)
             tabindex="0"
