@@ -6,6 +6,7 @@ use super::conditions::Condition;
 use super::kept::Kept;
 use super::noise;
 use super::pass::PhaseDelta;
+use super::peak_lines::{self, PeakLine};
 use super::profile::{DeviceProfile, OutOfMemory, Place};
 use super::rates::{Counted, Rate, Rates};
 use super::shared_steps::SharedSteps;
@@ -338,11 +339,15 @@ pub(super) struct Facts {
     pub is_other_program: bool,
     /// What is kept between steps, where that differs.
     pub kept: Option<Kept>,
-    /// How many times as large the new run's tensors are, where steps do other work because of
-    /// that.
+    /// How many times as large the new run's tensors are, where steps ask for more or less because
+    /// of that.
     pub resized: Option<String>,
     /// Why the new run's peak cannot be compared by work, where steps vary.
     pub unknown: Option<Unknown>,
+    /// The numbers of the steps that differ, if they do so at equal distances only.
+    pub rhythm: Option<Vec<u32>>,
+    /// What lines of the program hold at the peak of each run.
+    pub lines: [Vec<PeakLine>; 2],
 }
 
 impl Side {
@@ -483,7 +488,10 @@ impl Difference {
         let leaks = leaks.into_iter().flatten();
         let leaks = leaks.flat_map(|leak| [&leak.place].into_iter().chain(&leak.caller));
         let places: usize = places.chain(leaks).map(of_place).sum();
+        let lines = self.facts.lines.iter();
+        let lines: usize = lines.map(|lines| peak_lines::heap_bytes(lines)).sum();
         places
+            + lines
             + self.sites.len() * size_of::<SiteDelta>()
             + self.steps.len() * PER_STEP
             + size_of::<Difference>()

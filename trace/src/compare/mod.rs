@@ -22,12 +22,13 @@
 //! ```text
 //! survey        a trace -> the profile of a run: what each allocation site holds
 //! profile       that profile, with its names, stays (what stays between steps) and kept_frames
+//! peak_lines    what each line of the program holds at the peak
 //! called        what an allocation site is called
 //! pairs         which devices are compared with each other
 //! numbering     steps as the program counts them
 //! beginnings    recordings that begin at different steps, without numbers
 //! shared_steps  the steps of both: over these the peaks are compared
-//! step_rows     the steps, one by one
+//! step_rows     the steps, one by one; rhythm: they differ at equal distances only
 //! sides         what is known of each run alone, and of its leaks beside the other's
 //! sites         which sites are the same, and what differs there
 //! cancel        rows of the same blocks under other stacks
@@ -66,11 +67,13 @@ pub mod noise;
 pub mod numbering;
 pub mod pairs;
 pub mod pass;
+mod peak_lines;
 mod peak_place;
 pub mod phase;
 mod place;
 pub mod profile;
 pub mod rates;
+mod rhythm;
 mod same_program;
 mod shared_steps;
 mod sides;
@@ -156,12 +159,15 @@ fn compare_devices(
     watch: Watch<'_>,
 ) -> Result<Difference, Stopped> {
     let matching = Matching::of(&base.sites, &new.sites, watch)?;
-    // The steps of both, and a row for every site.
-    let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
-    let counts = [base.steps.len(), new.steps.len()];
-    watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
+    watch.look(rows_need([base, new], &matching))?;
     let shared = SharedSteps::of(base, new);
-    let [base_side, new_side] = sides::of([base, new], &matching, &shared, room);
+    let steps = step_rows::of(base, new, shared.places);
+    let rhythm = rhythm::of(&steps);
+    let mut both = sides::of([base, new], &matching, &shared, room);
+    // What the steps of a run differ by is no luck then.
+    let sure = both.iter_mut().filter(|_| rhythm.is_some());
+    sure.for_each(|side| side.wobble = Bytes::ZERO);
+    let [base_side, new_side] = both;
     let (of_base, of_new) = (base_side.common_peak, new_side.common_peak);
     let usual = noise::level(of_base, of_new, Bytes::ZERO);
     let tolerance = usual.max(base_side.wobble).max(new_side.wobble);
@@ -172,17 +178,13 @@ fn compare_devices(
     let (rows, same) = (found.rows, found.same);
     let left_out = found.left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| SeriesDelta::of(base, new, series));
-    let Excess {
-        varying,
-        share: excess,
-        unknown,
-    } = Excess::of(base, new, new_side.common_peak);
-    let saved = Excess::of(new, base, base_side.common_peak).share;
+    let (excess, saved) = match rhythm {
+        Some(_) => Default::default(),
+        None => excesses([base, new], [of_base, of_new]),
+    };
     let whole = &series[Series::Allocated as usize];
     let is_whole = (of_base, of_new) == (whole.base.peak, whole.new.peak);
-    let steps = step_rows::of(base, new, shared.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
-    let same_leaks = leaks_alike([&base_side.leaks, &new_side.leaks], leaks);
     let mut difference = Difference {
         change: Change::None,
         leaks,
@@ -192,15 +194,15 @@ fn compare_devices(
             && rows.is_empty()
             && left_out == 0
             && levels_alike(&series, &steps)
-            && same_leaks
+            && leaks_alike([&base_side.leaks, &new_side.leaks], leaks)
             && !(leaks == LeakChange::CannotTell && ends_part(&steps)),
         base: base_side,
         new: new_side,
         over: (!is_whole).then(|| shared.told()),
         series,
         tolerance,
-        varying,
-        excess,
+        varying: excess.varying,
+        excess: excess.share,
         phases: phase_deltas(base, new),
         steps,
         sites: rows,
@@ -212,11 +214,29 @@ fn compare_devices(
             shared,
             is_other_program: same_program::is_other_program(base, new, &matching),
             resized: conditions::resized(base, new, &matching),
-            unknown,
+            unknown: excess.unknown,
+            rhythm,
+            lines: [base, new].map(|run| peak_lines::told(run, room)),
         },
     };
     judge(&mut difference, saved);
     Ok(difference)
+}
+
+/// What the steps of both take, and a row for every site, bytes.
+fn rows_need([base, new]: [&DeviceProfile; 2], matching: &Matching) -> usize {
+    let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
+    sites * PER_ROW + (base.steps.len() + new.steps.len()) * PER_STEP
+}
+
+/// How the steps of the new run compare with those of equal work, and by how much the baseline's
+/// exceed them.
+fn excesses(
+    [base, new]: [&DeviceProfile; 2],
+    [of_base, of_new]: [Bytes; 2],
+) -> (Excess, Option<f64>) {
+    let saved = Excess::of(new, base, of_base).share;
+    (Excess::of(base, new, of_new), saved)
 }
 
 /// Says whether a difference is for the better. `saved` is the excess of the baseline over the new

@@ -50,6 +50,8 @@ pub struct DeviceProfile {
     pub summary: [SeriesSummary; 4],
     /// What *allocated* consists of at its peak, most bytes first. Inferred.
     pub at_peak: Vec<(Named, Bytes)>,
+    /// Lines of the program, and what each holds at that peak; most bytes first.
+    pub lines: Vec<(Frame, Held)>,
     /// Where the steps come from.
     pub step_source: StepSource,
     /// The steps.
@@ -193,6 +195,17 @@ pub struct Requested {
     pub at_end: Bytes,
 }
 
+/// What a line of the program holds at the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Blocks whose stack has it.
+    pub all: u64,
+    /// Blocks of which it is the innermost line of the program.
+    pub own: u64,
+    /// Of these, those of its backward pass. Inferred.
+    pub backward: u64,
+}
+
 /// One allocation site: a call shape, or a size where there are no stacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteProfile {
@@ -277,6 +290,7 @@ impl DeviceProfile {
             + steps
             + of_vec(&self.leaks.groups)
             + of_vec(&self.stays)
+            + of_vec(&self.lines)
     }
 }
 

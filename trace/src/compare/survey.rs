@@ -4,6 +4,7 @@
 use super::called::{headline, own_function, set_workspaces_apart};
 use super::kept_frames;
 use super::names::Namer;
+use super::peak_lines;
 use super::profile::{
     DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_LEAKING, OutOfMemory, Profile,
     Requested, SiteProfile, StepProfile,
@@ -130,6 +131,7 @@ fn device_profile(
         events: device.events.len(),
         summary: device.summary,
         at_peak: at_peak(device, stacks),
+        lines: peak_lines::of(device, namer, watch)?,
         step_source: device.step_source,
         whole_steps: whole as u32,
         wrapped: noted(quality_code::RING_WRAPPED),

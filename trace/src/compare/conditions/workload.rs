@@ -22,7 +22,7 @@ fn work_of_steps([base, new]: [&DeviceProfile; 2]) -> Option<[f64; 2]> {
     differs.then_some([mean_b, mean_n])
 }
 
-/// How many times as large most tensors are, where steps do other work because of that.
+/// How many times as large most tensors are, where steps ask for more or less because of that.
 pub(in crate::compare) fn resized(
     base: &DeviceProfile,
     new: &DeviceProfile,
@@ -49,12 +49,10 @@ pub(super) fn of_a_step(
              are not comparable one to one",
             times(factor)
         ),
-        Sizes::Same => {
-            "the same tensors, but more or fewer of them: other work in each step".to_owned()
+        Sizes::Same => "the same tensors, but more or fewer of them".to_owned(),
+        Sizes::Unknown => {
+            "too few of the tensors are made in the same place in both to say why".to_owned()
         }
-        Sizes::Unknown => "other work in each step; too few of the tensors are made in the same \
-                           place in both to say which"
-            .to_owned(),
     };
     Some(Condition {
         kind: ConditionKind::Work,

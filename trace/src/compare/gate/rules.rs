@@ -369,7 +369,8 @@ impl Judge<'_> {
             (_, Some(Unknown::Beyond(times))) => (
                 Weight::Unknown,
                 format!(
-                    ", in a step that does {times:.2} times the work of the baseline's largest: \
+                    ", in a step that does {times:.2} times the work of the baseline's largest \
+                     after its first: \
                      what the baseline would have needed for it is not known"
                 ),
             ),

@@ -4,6 +4,7 @@ mod apart;
 mod bounds;
 mod leaks;
 mod numbers;
+mod peak;
 mod shown;
 mod verdicts;
 
