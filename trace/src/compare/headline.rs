@@ -48,7 +48,7 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
         _ => None,
     };
     let work = (difference.facts.resized.as_ref()).filter(|_| difference.peaks_differ());
-    let work = work.map(|times| format!("with most tensors {times} as large"));
+    let work = work.map(|times| format!("with most tensors {times} as large: perhaps other work"));
     let parts = parts.chain(growth).chain(leak).chain(both).chain(work);
     parts.collect::<Vec<_>>().join(", ")
 }
