@@ -7,6 +7,7 @@ mod compare;
 mod compare_page;
 mod drill_down;
 mod edges;
+mod exact;
 mod explore;
 mod eyes;
 mod folders;

@@ -1,9 +1,12 @@
 //! Numbers in the form that people read: sizes, counts, rates, durations, ages.
 //!
-//! Sizes have binary prefixes (`trace::units::Bytes` prints them). A rounded value always has its
-//! exact value in its tooltip ([`exact_bytes`], [`count`]).
+//! Sizes have binary prefixes (`trace::units::Bytes` prints them). A rounded value has its exact
+//! value in its tooltip ([`exact_bytes`], [`count`]), and is written exactly where the reader asks
+//! for exact [`Numbers`].
 
 use std::time::Duration;
+use trace::units::numbers::Numbers;
+use trace::units::size::all_digits;
 use trace::units::{Bytes, grouped};
 
 /// A moment, milliseconds since the Unix epoch.
@@ -24,7 +27,16 @@ pub fn bytes(size: u64) -> String {
 
 /// `1,610,612,736 B`.
 pub fn exact_bytes(size: u64) -> String {
-    format!("{} B", count(size))
+    all_digits(size)
+}
+
+/// Both: `1.50 GiB (1,610,612,736 B)`, or once where they are the same.
+pub fn with_exact(size: u64) -> String {
+    let (rounded, exact) = (bytes(size), exact_bytes(size));
+    match size < 1024 || rounded == exact {
+        true => rounded,
+        false => format!("{rounded} ({exact})"),
+    }
 }
 
 /// `412 MiB/s`.
@@ -40,6 +52,9 @@ pub fn count(n: u64) -> String {
 /// Three significant digits with a decimal prefix: `982`, `3.70 k`, `11.0 M`.
 pub fn short_count(n: u64) -> String {
     const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
+    if Numbers::written() == Numbers::Exact {
+        return count(n);
+    }
     let mut value = n as f64;
     let mut prefix = 0;
     while value >= 999.5 && prefix + 1 < PREFIXES.len() {
@@ -79,9 +94,12 @@ pub fn duration(time: Duration) -> String {
 }
 
 /// How long ago; the older, the less exact: `just now`, `5 min ago`, `3 h ago`, `6 d ago`, then the
-/// date.
+/// date. As an exact number, the date with its time.
 pub fn age(then: UnixMillis, now: UnixMillis) -> String {
     const DAY: u64 = 86_400;
+    if Numbers::written() == Numbers::Exact {
+        return date_time(then);
+    }
     match now.since(then).as_secs() {
         s @ ..60 if s < 45 => "just now".to_owned(),
         s @ ..3600 => format!("{} min ago", (s / 60).max(1)),
@@ -159,6 +177,20 @@ mod tests {
         assert_eq!(doing(1, "site differs", "sites differ"), "1 site differs");
         assert_eq!(doing(1200, "holds", "hold"), "1,200 hold");
         assert_eq!(doing(0, "holds", "hold"), "0 hold");
+    }
+
+    #[test]
+    fn exact_numbers_have_all_their_digits() {
+        let now = UnixMillis(1_795_183_500_000);
+        let told = || [bytes(1_610_612_736), short_count(3_700), age(now, now)].join("; ");
+        assert_eq!(told(), "1.50 GiB; 3.70 k; just now");
+        assert_eq!(with_exact(1_610_612_736), "1.50 GiB (1,610,612,736 B)");
+        assert_eq!(with_exact(512), "512 B");
+        Numbers::Exact.write();
+        assert_eq!(told(), "1,610,612,736 B; 3,700; 2026-11-20 14:05 UTC");
+        assert_eq!(rate(1_610_612_736), "1,610,612,736 B/s");
+        assert_eq!(with_exact(1_610_612_736), "1,610,612,736 B");
+        Numbers::Rounded.write();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::hit_test::Target;
 use super::model::{Extents, Model};
 use super::ticks;
-use crate::format::{count, exact_bytes};
+use crate::format::{count, with_exact};
 use trace::span::Span;
 use trace::stays::HostStay;
 use trace::trace::{Series, Step};
@@ -91,10 +91,7 @@ fn line(label: &str, value: impl Into<String>) -> Line {
 
 /// Both forms: one to read, and one to compare exactly.
 fn both(bytes: Bytes) -> String {
-    match bytes.get() {
-        b if b < 1000 => bytes.to_string(),
-        b => format!("{bytes} ({})", exact_bytes(b)),
-    }
+    with_exact(bytes.get())
 }
 
 fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {

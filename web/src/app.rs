@@ -11,6 +11,7 @@ use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
 use crate::context::expect_context;
 use crate::events;
+use crate::numbers::Shown;
 use crate::opened_link::OpenedLink;
 use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
@@ -39,18 +40,26 @@ use presentation::events::Notice;
 pub fn App() -> impl IntoView {
     provide_shared_state();
     floating::close_when_left();
+    let numbers: Shown = expect_context();
+    // Numbers stand everywhere, so the whole page is built anew; its address says what it shows.
+    let pages = move || {
+        numbers.write();
+        view! {
+            <Routes fallback=NotFoundPage>
+                <Route path=path!("/") view=RunsPage/>
+                <Route path=path!("/runs/:id") view=RunRoute/>
+                <Route path=path!("/jobs/:id") view=JobRoute/>
+                <Route path=path!("/s/:token") view=SharedPage/>
+                <Route path=path!("/bench") view=BenchPage/>
+                <Route path=path!("/compare") view=ComparePage/>
+            </Routes>
+        }
+    };
     view! {
         <Router>
             <Header/>
             <main id="main" tabindex="-1">
-                <Routes fallback=NotFoundPage>
-                    <Route path=path!("/") view=RunsPage/>
-                    <Route path=path!("/runs/:id") view=RunRoute/>
-                    <Route path=path!("/jobs/:id") view=JobRoute/>
-                    <Route path=path!("/s/:token") view=SharedPage/>
-                    <Route path=path!("/bench") view=BenchPage/>
-                    <Route path=path!("/compare") view=ComparePage/>
-                </Routes>
+                {pages}
             </main>
             <FocusFollowsPage/>
             <ListensToServer/>
@@ -116,6 +125,7 @@ fn provide_shared_state() {
     let toasts = Toasts::new();
     provide_context(toasts);
     provide_context(Help(RwSignal::new(false)));
+    provide_context(Shown::as_kept());
 
     client::on_unauthorized(move || token_needed.0.set(true));
     client::on_busy(move |problem| {

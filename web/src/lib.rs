@@ -9,7 +9,7 @@
 //! pages ([`pages`], and [`questions`] below a run's picture), the parts they share
 //! ([`components`], [`timeline`], [`upload`]), what is open ([`project`], [`opened_link`]), and the
 //! borders to the browser ([`client`], [`connection`], [`events`], [`turn`], [`url_state`],
-//! [`theme`], [`clock`]).
+//! [`kept`], [`theme`], [`numbers`], [`clock`]).
 
 #![allow(
     missing_docs,
@@ -23,6 +23,8 @@ mod components;
 mod connection;
 mod context;
 mod events;
+mod kept;
+mod numbers;
 mod opened_link;
 mod pages;
 mod project;

@@ -1,6 +1,7 @@
 //! Light, dark, or like the system; remembered in this browser.
 
-use leptos::prelude::*;
+use crate::kept;
+use leptos::prelude::document;
 use presentation::theme::Theme;
 
 /// The key in `localStorage`.
@@ -8,9 +9,10 @@ const KEY: &str = "tidemark.theme";
 
 /// The stored choice; [`Theme::Auto`] if there is none, or if storage is not available.
 pub fn stored() -> Theme {
-    let storage = window().local_storage().ok().flatten();
-    let name = storage.and_then(|storage| storage.get_item(KEY).ok().flatten());
-    name.as_deref().map(Theme::named).unwrap_or_default()
+    kept::read(KEY)
+        .as_deref()
+        .map(Theme::named)
+        .unwrap_or_default()
 }
 
 /// Shows the page in `theme`. The style sheets do the rest.
@@ -23,7 +25,5 @@ pub fn apply(theme: Theme) {
 
 /// Remembers `theme`. Without storage (private windows) it lasts as long as the page.
 pub fn store(theme: Theme) {
-    if let Ok(Some(storage)) = window().local_storage() {
-        let _ = storage.set_item(KEY, theme.name());
-    }
+    kept::keep(KEY, theme.name());
 }

@@ -10,6 +10,7 @@ use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 use presentation::query::{Query, without_project};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
@@ -17,6 +18,16 @@ use web_sys::{Element, HtmlAnchorElement};
 
 /// How often the address is updated at most.
 pub const WRITE_EVERY: Duration = Duration::from_millis(200);
+
+thread_local! {
+    static STAYS: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// The page that is open is built anew and shows the same. The router would give it the query from
+/// before our own replacements.
+pub fn stays() {
+    STAYS.set(window().location().pathname().ok());
+}
 
 /// Something that can be read, now or whenever it changes.
 pub trait Readable<T>:
@@ -114,12 +125,16 @@ pub fn use_url_state<T: Query>() -> UrlState<T> {
 /// state is outside of the generic function, so that its code exists once.
 fn opened() -> (String, StoredValue<Writer>) {
     let location = use_location();
+    let path = location.pathname.get_untracked();
     // Reads the router's query, not the browser's: a page is built before the address bar changes.
-    let opened = location
-        .search
-        .with_untracked(|query| without_project(query));
+    let opened = match STAYS.take().as_ref() == Some(&path) {
+        true => current_query(),
+        false => location
+            .search
+            .with_untracked(|query| without_project(query)),
+    };
     let writer = StoredValue::new(Writer {
-        path: location.pathname.get_untracked(),
+        path,
         written: opened.clone(),
         pending: None,
     });

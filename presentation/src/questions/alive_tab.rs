@@ -41,9 +41,8 @@ pub fn summary(alive: &Alive) -> String {
         return format!("Nothing is allocated {place}.");
     }
     format!(
-        "{} ({}) allocated {place}, in {}",
-        alive.total.bytes,
-        format::exact_bytes(alive.total.bytes.get()),
+        "{} allocated {place}, in {}",
+        format::with_exact(alive.total.bytes.get()),
         format::plural(alive.total.count, "block"),
     )
 }

@@ -107,10 +107,9 @@ pub fn readout(tree: &[TreeNode], node: usize) -> String {
     let (node, whole) = (&tree[node], &tree[0]);
     let share = node.tally.bytes.0 as f64 / whole.tally.bytes.0.max(1) as f64 * 100.0;
     format!(
-        "{} · {} ({}) in {}, {share:.1} %",
+        "{} · {} in {}, {share:.1} %",
         node.label,
-        node.tally.bytes,
-        format::exact_bytes(node.tally.bytes.get()),
+        format::with_exact(node.tally.bytes.get()),
         format::plural(node.tally.count, "block"),
     )
 }

@@ -83,7 +83,7 @@ pub fn is_inferred(group: &LeakGroup) -> bool {
 }
 
 /// Why the name of a group is inferred.
-pub const INFERRED: &str = "These allocations have no Python stack: the name is inferred from \
+pub const INFERRED: &str = "these allocations have no Python stack; the name is derived from \
                             size, order and what was allocated beside them.";
 
 #[cfg(test)]

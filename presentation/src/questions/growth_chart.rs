@@ -142,10 +142,9 @@ pub fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
         let bytes = band.bytes[spot.moment];
         let inferred = if band.inferred { " (inferred)" } else { "" };
         format!(
-            "{}{inferred} · {} ({}) in {}",
+            "{}{inferred} · {} in {}",
             band.label,
-            format::bytes(bytes),
-            format::exact_bytes(bytes),
+            format::with_exact(bytes),
             format::plural(band.counts[spot.moment], "block"),
         )
     };

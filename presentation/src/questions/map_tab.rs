@@ -66,8 +66,8 @@ pub fn readout(pool: &PoolMap, hit: Hit) -> String {
         Err(_) => "in use",
     };
     format!(
-        "{addr:#x}: {size} ({}), {state}; in a {whole}",
-        format::exact_bytes(size.get())
+        "{addr:#x}: {}, {state}; in a {whole}",
+        format::with_exact(size.get())
     )
 }
 

@@ -32,7 +32,7 @@ fn left_out(n: u64, what: &str) -> String {
 }
 
 fn exact(bytes: Bytes) -> String {
-    format!("{bytes} ({})", format::exact_bytes(bytes.get()))
+    format::with_exact(bytes.get())
 }
 
 fn place(frame: &FrameText) -> String {

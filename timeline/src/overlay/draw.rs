@@ -6,7 +6,7 @@ use crate::plot::PxRect;
 use crate::scene::{Anchor, Scene, Text, text_width};
 use crate::ticks::{self, Tick};
 use trace::compare::curves::Align;
-use trace::units::Bytes;
+use trace::units::{Bytes, size};
 
 /// Font of labels, CSS pixels.
 const FONT_CSS: f64 = 11.0;
@@ -230,7 +230,7 @@ impl Pen<'_> {
         self.text(scene, (x, middle), Anchor::Right, "0".to_owned());
         if most > 0 {
             let (top, bottom) = (lane.y0 + places.px(6.0), lane.y1 - places.px(6.0));
-            let bytes = Bytes(most);
+            let bytes = size::rounded(Bytes(most));
             self.text(scene, (x, top), Anchor::Right, format!("+{bytes}"));
             self.text(
                 scene,

@@ -1,8 +1,9 @@
 //! Quantities with a unit: bytes, microseconds, event indexes, device addresses. [`size`] reads and
-//! writes sizes in bytes.
+//! writes sizes in bytes, [`numbers`] says with how many digits.
 //!
 //! Where one of these types fits, no public signature of this crate has a plain number.
 
+pub mod numbers;
 pub mod size;
 
 use serde::{Deserialize, Serialize};

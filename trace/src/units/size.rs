@@ -5,7 +5,8 @@
 //! with or without a space. A single letter (`64k`) is binary, as in `ls` and `du`; a plain number
 //! is bytes.
 
-use super::Bytes;
+use super::numbers::Numbers;
+use super::{Bytes, grouped};
 use std::fmt;
 use std::str::FromStr;
 
@@ -53,19 +54,33 @@ impl Prefixes {
     }
 }
 
-/// Three significant digits, or all before the point: `512 B`, `1.50 GiB`, `1000 MiB`.
+/// Three significant digits, or all before the point: `512 B`, `1.50 GiB`, `1000 MiB`. Where exact
+/// [`Numbers`] are asked for: `1,610,612,736 B`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = PREFIXES.unit_of(self.0 as f64);
-        let value = self.0 as f64 / PREFIXES.scale(unit);
-        let digits = match value {
-            _ if unit == 0 => 0,
-            v if v < 9.995 => 2,
-            v if v < 99.95 => 1,
-            _ => 0,
-        };
-        write!(f, "{value:.digits$} {}", PREFIXES.units[unit])
+        if Numbers::written() == Numbers::Exact {
+            return f.write_str(&all_digits(self.0));
+        }
+        f.write_str(&rounded(*self))
     }
+}
+
+/// Three significant digits, also where exact numbers are asked for: beside an axis.
+pub fn rounded(Bytes(bytes): Bytes) -> String {
+    let unit = PREFIXES.unit_of(bytes as f64);
+    let value = bytes as f64 / PREFIXES.scale(unit);
+    let digits = match value {
+        _ if unit == 0 => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", PREFIXES.units[unit])
+}
+
+/// All digits, in groups of three: `1,610,612,736 B`.
+pub fn all_digits(bytes: u64) -> String {
+    grouped(bytes) + " B"
 }
 
 /// Something that is as large as the first and smaller than the second: `between 2.01 GiB and 2.07
@@ -91,6 +106,10 @@ pub fn of_between(least: Bytes, below: Bytes) -> String {
 
 /// Three decimals, for tables whose rows differ in the last digits: `19.971 GiB`.
 pub fn exact(bytes: f64) -> String {
+    if Numbers::written() == Numbers::Exact {
+        let sign = if bytes <= -0.5 { "-" } else { "" };
+        return [sign, &all_digits(bytes.abs().round() as u64)].concat();
+    }
     let unit = PREFIXES.unit_of(bytes.abs());
     let value = bytes / PREFIXES.scale(unit);
     match unit {
@@ -111,7 +130,7 @@ impl FromStr for Bytes {
         let text = text.trim();
         let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let factor = factor(&text[number.len()..]).ok_or(BadSize)?;
-        let number = number.trim_end();
+        let number = &without_commas(number.trim_end(), factor);
         let is_digit = |c: char| c.is_ascii_digit() || c == '.';
         if !number.chars().all(is_digit) {
             return Err(BadSize);
@@ -120,6 +139,16 @@ impl FromStr for Bytes {
         // Stored sizes must fit SQLite's integers.
         i64::try_from(bytes).map_err(|_| BadSize)?;
         Ok(Bytes(bytes))
+    }
+}
+
+/// Whole bytes as [`all_digits`] writes them. A comma in anything else stays: it may mean a point.
+fn without_commas(number: &str, factor: u64) -> String {
+    let plain = number.replace(',', "");
+    let is_written = |bytes: u64| grouped(bytes) == number;
+    match plain.parse() {
+        Ok(bytes) if factor == 1 && is_written(bytes) => plain,
+        _ => number.to_owned(),
     }
 }
 
@@ -189,6 +218,27 @@ mod tests {
     }
 
     #[test]
+    fn all_digits_are_written_where_they_are_asked_for() {
+        Numbers::Exact.write();
+        let check = |bytes: u64, expected: &str| {
+            assert_eq!(Bytes(bytes).to_string(), expected);
+            assert_eq!(expected.parse(), Ok(Bytes(bytes)));
+        };
+        check(7, "7 B");
+        check(1_610_612_736, "1,610,612,736 B");
+        check(i64::MAX as u64, "9,223,372,036,854,775,807 B");
+        assert_eq!(exact(-1_572_864.4), "-1,572,864 B");
+        assert_eq!(exact(-0.2), "0 B");
+        assert_eq!(rounded(Bytes(1_610_612_736)), "1.50 GiB");
+        assert_eq!(
+            between(Bytes(1024), Bytes(1025)),
+            "between 1,024 B and 1,025 B"
+        );
+        Numbers::Rounded.write();
+        assert_eq!(Bytes(1024).to_string(), "1.00 KiB");
+    }
+
+    #[test]
     fn a_range_is_told_as_exactly_as_it_is_known() {
         let check = |least: u64, below: u64, expected: &str, after_noun: &str| {
             let [least, below] = [least, below].map(|mib| Bytes(mib << 20));
@@ -242,6 +292,9 @@ mod tests {
             "+1",
             "1.2.3",
             "1,5MiB",
+            "1,500MiB",
+            "1,50",
+            "1,,000",
             "9223372036854775808",
             "99999999TiB",
             "٣",

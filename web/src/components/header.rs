@@ -7,6 +7,7 @@ use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
 use crate::context::expect_context;
+use crate::numbers::Shown;
 use crate::opened_link::OpenedLink;
 use crate::project;
 use crate::theme;
@@ -15,6 +16,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::connection::Connection;
 use presentation::theme::Theme;
+use trace::units::numbers::Numbers;
 use web_sys::MouseEvent;
 
 /// Pages that the server makes, over many runs.
@@ -27,7 +29,7 @@ const MORE_PAGES: [(&str, &str); 6] = [
     (routes::CATEGORIES_PAGE, "Categories"),
 ];
 
-/// Wordmark, pages, upload, theme, help.
+/// Wordmark, pages, upload, numbers, theme, help.
 #[component]
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
@@ -78,6 +80,7 @@ pub fn Header() -> impl IntoView {
             <div class="app-header-tools">
                 {upload}
                 <AccountLink/>
+                <NumbersSwitch/>
                 <ThemeSwitch/>
                 <button
                     class="icon-button"
@@ -104,6 +107,28 @@ fn ConnectionChip() -> impl IntoView {
     };
     view! {
         <p class="connection-chip" role="status" class:shown=move || text().is_some()>{text}</p>
+    }
+}
+
+/// All digits of sizes, and times instead of ages. Without it they would be the mouse's alone: a
+/// finger and a keyboard see no title.
+#[component]
+fn NumbersSwitch() -> impl IntoView {
+    let numbers: Shown = expect_context();
+    let is_exact = move || numbers.0.get() == Numbers::Exact;
+    view! {
+        <button
+            class="icon-button numbers-switch"
+            aria-label="Exact sizes and times"
+            aria-pressed=move || is_exact().to_string()
+            title=move || match is_exact() {
+                true => "Sizes and times: exact",
+                false => "Sizes and times: rounded",
+            }
+            on:click=move |_| numbers.switch()
+        >
+            <span aria-hidden="true">{move || if is_exact() { "=" } else { "≈" }}</span>
+        </button>
     }
 }
 

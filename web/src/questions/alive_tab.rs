@@ -4,7 +4,7 @@ use super::answer::{Answer, ask, refused};
 use super::box_chart::BoxChart;
 use super::dimension_choice::DimensionChoice;
 use super::honesty::Honesty;
-use super::{Asker, INFERRED};
+use super::{Asker, INFERRED, inferred_badge, inferred_note};
 use crate::components::copy_button::CopyButton;
 use crate::format::{self, count};
 use api::alive::{Alive, Changes, GroupShare, Part};
@@ -216,7 +216,9 @@ fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
 /// A table of groups; a click shows a stack in the picture.
 fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
     let hidden = left_out + groups.len().saturating_sub(LISTED) as u64;
-    let rows = groups.iter().take(LISTED).map(|group| {
+    let listed = groups.iter().take(LISTED);
+    let note = inferred_note(listed.clone().any(|group| group.inferred), INFERRED);
+    let rows = listed.map(|group| {
         let stack = group.stack;
         let exact = format::exact_bytes(group.tally.bytes.get());
         let name = match stack {
@@ -234,9 +236,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
         };
         let selected = asker
             .memo(move |state| stack.is_some() && state.selection == stack.map(Selection::Group));
-        let inferred = group
-            .inferred
-            .then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
+        let inferred = inferred_badge(group.inferred);
         let caller = (!group.caller.is_empty()).then(
             || view! { <span class="group-caller">{format!("from {}", group.caller)}</span> },
         );
@@ -266,6 +266,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
             </table>
         </div>
         {more}
+        {note}
     }
     .into_any()
 }

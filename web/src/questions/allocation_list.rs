@@ -1,7 +1,7 @@
 //! A list of allocations, a page at a time.
 
-use super::Asker;
 use super::answer::{Answer, ask, refused};
+use super::{Asker, inferred_badge, inferred_note};
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow};
@@ -9,6 +9,7 @@ use api::routes;
 use api::view_state::Selection;
 use leptos::prelude::*;
 use presentation::questions::allocation_list::new_steps;
+use presentation::questions::group_table::INFERRED;
 use presentation::questions::words;
 use trace::trace::BlockIdx;
 
@@ -77,6 +78,8 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
     // A button that cannot go further keeps the focus, so it is not `disabled`.
     let (back, on) = (at > 0, at + n < total.count);
     let steps = new_steps(&page.items);
+    let is_any = page.items.iter().any(|row| row.forward.is_some());
+    let note = inferred_note(is_any, INFERRED);
     let rows = page.items.into_iter().zip(steps);
     let word = page.step;
     let head = words::capital(&word);
@@ -116,6 +119,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
                 <tbody role="rowgroup">{rows.collect_view()}</tbody>
             </table>
         </div>
+        {note}
     }
     .into_any()
 }
@@ -144,9 +148,7 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool, word: &str) -> A
     let label = match &row.forward {
         Some(forward) => view! {
             {format!("backward of {}", forward.label)}
-            <span class="badge" title="No Python stack: inferred from size and order.">
-                "inferred"
-            </span>
+            {inferred_badge(true)}
         }
         .into_any(),
         None => row.label.clone().into_any(),

@@ -1,7 +1,7 @@
 //! The bands of the growth chart as a table.
 
-use super::Asker;
 use super::growth_chart::select;
+use super::{Asker, INFERRED, inferred_badge, inferred_note};
 use crate::format;
 use api::alive::Growth;
 use leptos::prelude::*;
@@ -16,6 +16,7 @@ pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
     let rows: Vec<AnyView> = (0..growth.bands.len())
         .map(|at| row(asker, &growth, at))
         .collect();
+    let note = inferred_note(growth.bands.iter().any(|band| band.inferred), INFERRED);
     view! {
         <div class="table-frame">
             <table class="bands">
@@ -31,6 +32,7 @@ pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                 <tbody>{rows}</tbody>
             </table>
         </div>
+        {note}
     }
 }
 
@@ -53,9 +55,7 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
         }
         .into_any(),
     };
-    let inferred = band.inferred.then(|| {
-        view! { <span class="badge" title=super::INFERRED>"inferred"</span> }
-    });
+    let inferred = inferred_badge(band.inferred);
     let last = |of: &[u64]| of.last().copied().unwrap_or(0);
     let (bytes, count) = (last(&band.bytes), last(&band.counts));
     let change = change(&band);

@@ -1,6 +1,6 @@
 //! The table of what accumulates.
 
-use super::Asker;
+use super::{Asker, inferred_badge, inferred_note};
 use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
@@ -33,6 +33,7 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
             </th>
         }
     });
+    let note = inferred_note(leaks.groups.iter().any(is_inferred), INFERRED);
     let rows = {
         let leaks = Arc::clone(&leaks);
         move || {
@@ -51,6 +52,7 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
                 <tbody role="rowgroup">{rows}</tbody>
             </table>
         </div>
+        {note}
     }
 }
 
@@ -66,8 +68,7 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
             .update(|state| state.filter.site = Some(site.clone()));
         asker.select_stack(stack);
     };
-    let inferred =
-        is_inferred(group).then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
+    let inferred = inferred_badge(is_inferred(group));
     let confidence = format!("{:.0} %", group.confidence * 100.0);
     let steps = format!("{} – {}", group.first_number, group.last_number);
     let exact = format::exact_bytes(group.live_bytes.get());

@@ -44,8 +44,18 @@ use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
 /// The text about an inferred name.
-const INFERRED: &str = "Not recorded: inferred from where, in what order and in what size it was \
-                        allocated.";
+const INFERRED: &str = "not recorded, but derived from where, in what order and in what size it \
+                        was allocated.";
+
+/// Marks what is inferred, if it is. The line below the rows says why.
+fn inferred_badge(is_inferred: bool) -> Option<AnyView> {
+    is_inferred.then(|| view! { <span class="badge">"inferred"</span> }.into_any())
+}
+
+/// The line below rows of which some are inferred: a title would be the mouse's alone.
+fn inferred_note(is_any: bool, why: &'static str) -> Option<AnyView> {
+    is_any.then(|| view! { <p class="muted">"inferred: " {why}</p> }.into_any())
+}
 
 /// What every question needs. `Copy`.
 #[derive(Clone, Copy)]

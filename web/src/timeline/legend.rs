@@ -6,18 +6,6 @@ use api::runs::DeviceSummary;
 use leptos::prelude::*;
 use trace::trace::Series;
 
-/// What a series counts, in a sentence.
-const fn about(series: Series) -> &'static str {
-    match series {
-        Series::Requested => "What the program asked for, of blocks in use",
-        Series::Allocated => {
-            "Blocks from their allocation to their free: torch.cuda.memory_allocated()"
-        }
-        Series::Active => "Allocated, plus blocks freed while another stream still uses them",
-        Series::Reserved => "Segments got from the driver: torch.cuda.memory_reserved()",
-    }
-}
-
 const PINNED: &str = "Pinned memory of the host in use, from PyTorch's allocator of pinned memory";
 
 /// The legend.
@@ -31,7 +19,7 @@ pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
             None => peak.clone(),
         };
         view! {
-            <li class=format!("legend-item {}", series.name()) title=about(series)>
+            <li class=format!("legend-item {}", series.name())>
                 <span class="legend-line" aria-hidden="true"></span>
                 <span class="legend-name">{series.name()}</span>
                 <span class="legend-value">{value}</span>

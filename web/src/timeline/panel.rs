@@ -22,6 +22,7 @@ use std::sync::Arc;
 use trace::code::is_framework;
 use trace::tiles::with_caller;
 use trace::trace::BlockIdx;
+use trace::units::Bytes;
 
 /// An answer: being fetched, there, or refused.
 #[derive(Clone)]
@@ -161,7 +162,7 @@ fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
     let size = detail.size;
     view! {
         <p class="panel-size">
-            {size.to_string()} <small>{exact_bytes(size.get())}</small>
+            {size.to_string()} <small>{exact_beside(size)}</small>
         </p>
         <dl class="facts">{move || facts.get().into_iter().map(fact).collect_view()}</dl>
         <StackView
@@ -263,13 +264,19 @@ fn GroupPanel(handle: Handle, key: u32, said: RwSignal<String>) -> impl IntoView
     }
 }
 
+/// All digits of a size, if it is not written with them already.
+fn exact_beside(size: Bytes) -> Option<String> {
+    let exact = exact_bytes(size.get());
+    (exact != size.to_string()).then_some(exact)
+}
+
 fn group_view(facts: &GroupFacts) -> impl IntoView + use<> {
     let rows = group_facts(facts);
     view! {
         <p class="panel-label">{with_caller(&facts.label, &facts.caller)}</p>
         <p class="panel-size">
             {facts.peak.to_string()}
-            <small>{exact_bytes(facts.peak.get())} ", at its highest here"</small>
+            <small>{exact_beside(facts.peak)} " at its highest here"</small>
         </p>
         <dl class="facts">{rows.into_iter().map(fact).collect_view()}</dl>
     }

@@ -7,6 +7,7 @@ mod preview;
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::drafts;
 use crate::components::icon::{Icon, IconView};
+use crate::kept;
 use api::shares::{CreatedShare, ShareTarget};
 use form::NewLink;
 use leptos::prelude::*;
@@ -64,16 +65,12 @@ fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
 
 /// The name typed before; empty if there was none, or if storage is not available.
 fn stored_name() -> String {
-    let storage = window().local_storage().ok().flatten();
-    let name = storage.and_then(|storage| storage.get_item(NAME_KEY).ok().flatten());
-    name.unwrap_or_default()
+    kept::read(NAME_KEY).unwrap_or_default()
 }
 
 /// Remembers the name. If storage is not available, it must be typed again.
 fn store_name(name: &str) {
-    if let Ok(Some(storage)) = window().local_storage() {
-        let _ = storage.set_item(NAME_KEY, name);
-    }
+    kept::keep(NAME_KEY, name);
 }
 
 /// The key in `sessionStorage` for what is filled in on this page.

@@ -81,7 +81,8 @@ fn Kinds() -> impl IntoView {
     view! {
         <ul class="kinds" aria-label="Kinds of numbers">
             <li class="kind computed"><span class="kind-mark"></span>
-                <span><b>"computed"</b> " by the engine, here"</span></li>
+                <span><b>"computed"</b>
+                    " by the engine, here; ± is a slope's standard error"</span></li>
             <li class="kind measured"><span class="kind-mark"></span>
                 <span><b>"measured"</b> ": the real software, run and counted"</span></li>
             <li class="kind on-card"><span class="kind-mark"></span>

@@ -8,6 +8,7 @@ use presentation::pages::compare::cards::{facts, reasons, title};
 use std::sync::Arc;
 use trace::compare::gate::Outcome;
 use trace::compare::{Change, Difference};
+use trace::units::numbers::Numbers;
 
 /// What differs between the baseline and the selected run besides memory.
 #[component]
@@ -127,12 +128,17 @@ fn CardBody(difference: Arc<Difference>) -> impl IntoView {
         Change::Worse => "card-headline worse",
         Change::Mixed => "card-headline mixed",
     };
+    let is_exact = Numbers::written() == Numbers::Exact;
     let facts = facts(&difference).into_iter().map(|fact| {
+        // Sizes are exact already.
+        let exact = (is_exact && fact.exact != fact.value)
+            .then(|| view! { <span class="card-fact-exact">{fact.exact.clone()}</span> });
         view! {
             <span class="card-fact" title=fact.exact>
                 <span class="card-fact-name">{fact.name}</span>
                 <span class="card-fact-value">{fact.value}</span>
                 <span class="card-fact-change">{fact.change}</span>
+                {exact}
             </span>
         }
     });

@@ -26,9 +26,7 @@ pub fn CategoryChanges(focus: Focus) -> impl IntoView {
                 <section class="category-changes" aria-label="What the peaks are made of">
                     <h2>"At the peak"</h2>
                     <ul>{items}</ul>
-                    <span class="badge" title="What a block is for is not in the recording.">
-                        "inferred"
-                    </span>
+                    <span class="muted">"inferred: no recording says what a block is for"</span>
                 </section>
             }
         })

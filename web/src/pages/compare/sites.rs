@@ -165,11 +165,8 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
     let apart = focus
         .difference_untracked()
         .and_then(|of| apart(&site, &of.sites));
-    let inferred = (site.matched == Matched::Inferred).then(|| {
-        let about = "The stacks are not equal: matched by what remains of them when renames are \
-                     taken into account, and by sizes";
-        view! { <span class="badge" title=about>"inferred match"</span> }
-    });
+    let inferred = (site.matched == Matched::Inferred)
+        .then(|| view! { <span class="badge">"inferred match"</span> });
     let leaks = site.new.as_ref().is_some_and(|side| side.leaks);
     let leaks = leaks.then(|| view! { <span class="badge caution">"leaks"</span> });
     let from_to = |level: fn(&SiteSide) -> Bytes| {
@@ -252,7 +249,18 @@ fn SiteDetail(focus: Focus, site: SiteDelta) -> impl IntoView {
             </div>
         }
     };
-    view! { <div class="site-detail">{side(0, site.base)} {side(against, site.new)}</div> }
+    let inferred = (site.matched == Matched::Inferred).then(|| {
+        view! {
+            <p class="muted">
+                "The stacks are not equal: matched by what remains of them when renames are taken \
+                 into account, and by sizes."
+            </p>
+        }
+    });
+    view! {
+        {inferred}
+        <div class="site-detail">{side(0, site.base)} {side(against, site.new)}</div>
+    }
 }
 
 #[component]

@@ -194,7 +194,10 @@ pub fn Composition(
                 {rest}
             </ul>
             {about.map(|about| view! {
-                <span class="badge" title=about>"inferred"</span>
+                <details class="note">
+                    <summary class="badge">"inferred"</summary>
+                    <p>{about}</p>
+                </details>
             })}
         </div>
     }
