@@ -82,11 +82,22 @@ pub struct DeviceExplained {
     pub unknown: Unknown,
     /// What was held where *allocated* peaks, or in the only state; `null` without memory.
     pub peak: Option<Moment>,
+    /// How the step of the peak differs from the others. Absent if most peak about as high, if
+    /// memory ran out, or if something leaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlike: Option<UnlikeOthers>,
+    /// What the step before had made, and was still held at the peak. Absent if that is little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlived: Option<OutlivedStep>,
     /// Why no category is told, and what to do. Absent where they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories_unknown: Option<String>,
     /// Where memory lay then; `null` where segments are not those of an allocator.
     pub room: Option<Room>,
+    /// What other settings would change of it, if that is too little to try them. Absent where they
+    /// were not tried, or are among what to try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_settings: Option<String>,
     /// What is left behind, step after step.
     pub leaks: Leaks,
     /// The first failed allocation.
@@ -105,6 +116,12 @@ pub struct Moment {
     pub event: Option<EventIdx>,
     /// The step that it lies in.
     pub step: Option<String>,
+    /// The phase of the program's work, inferred.
+    pub phase: Phase,
+    /// The innermost scope around it that the program itself named (`record_function`). Absent
+    /// without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// *Allocated* then.
     pub allocated: Bytes,
     /// *Reserved* then.
@@ -115,6 +132,52 @@ pub struct Moment {
     pub places: Vec<PlaceBytes>,
     /// Places left out.
     pub places_left_out: u64,
+}
+
+/// How the step of the peak differs from most others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UnlikeOthers {
+    /// The first steps that peak about as high, at most [`UnlikeOthers::MAX_STEPS`]; empty if the
+    /// peak is outside of all steps.
+    pub steps: Vec<String>,
+    /// How many steps peak about as high.
+    pub n_steps: u64,
+    /// Whether no step peaks below the one before.
+    pub rises: bool,
+    /// The peak of the median step; outside of all steps, the highest peak of a step.
+    pub usual_peak: Bytes,
+    /// A line that asks for nothing in the other steps. Absent unless it and what it calls hold
+    /// half of the difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What they hold; 0 without such a line.
+    pub place_bytes: Bytes,
+    /// How many times as much it asks for at the same lines as the median step. Absent where that
+    /// is not known, or a line is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_as_large: Option<f64>,
+    /// All of it in words.
+    pub sentence: String,
+}
+
+impl UnlikeOthers {
+    /// So many steps are named.
+    pub const MAX_STEPS: usize = 4;
+}
+
+/// What was made in the step before the peak's, and went later in that step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OutlivedStep {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// The place that asked for most of it.
+    pub place: String,
+    /// The highest *allocated* if it had gone at the end of its step, in each step: computed.
+    pub peak_without: Bytes,
+    /// What it was, in words.
+    pub sentence: String,
 }
 
 /// What a place in the code had asked for.

@@ -10,7 +10,7 @@ const SWITCH: &str = "[aria-label='Exact sizes and times']";
 async fn alive(browser: &Browser, form: &str, pressed: bool) {
     let script = format!(
         "const sizes = [...document.querySelectorAll('.share-table td.num:nth-of-type(1)')];
-         const pressed = document.querySelector(\"{SWITCH}\").getAttribute('aria-pressed');
+         const pressed = document.querySelector(\"{SWITCH}\")?.getAttribute('aria-pressed');
          return sizes.length > 0 && sizes.every(size => {form}.test(size.textContent))
              && pressed === '{pressed}';"
     );

@@ -24,15 +24,20 @@ pub fn place_of(steps: &[Step], event: EventIdx, phase: Phase) -> String {
         };
         format!("{word} {}", plain_step_name(step))
     });
-    let phase = match phase {
+    let phase = words_of(phase).map(str::to_owned);
+    let parts: Vec<String> = step.into_iter().chain(phase).collect();
+    parts.join(", ")
+}
+
+/// `in the backward pass`; `None` of a phase without a name.
+pub fn words_of(phase: Phase) -> Option<&'static str> {
+    match phase {
         Phase::Setup => Some("while the model was made or loaded"),
         Phase::Forward => Some("in the forward pass"),
         Phase::Backward => Some("in the backward pass"),
         Phase::Optimizer => Some("in the optimizer's step"),
         Phase::Other | Phase::Unknown => None,
-    };
-    let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
-    parts.join(", ")
+    }
 }
 
 /// What refused the request: the device, or a limit of the process.

@@ -20,6 +20,8 @@
 //!   (`docs/verdicts.md`)
 //! * `failing`: what a program was in the middle of when memory ran out: what that pass would have
 //!   needed in all, what waited for a backward pass, what an optimizer was making
+//! * `peaking`: the same of a peak: whether the other steps peak as high, what it still held of the
+//!   step before, what waits for a backward pass that does not come
 //! * `main_device`: which device is told about where none is named
 //! * `quality_code`, `known`: what is found about the data itself; which levels of the series a
 //!   recording does not show
@@ -62,6 +64,7 @@ pub mod median;
 pub mod naming;
 pub mod oom;
 pub mod optimizer;
+pub mod peaking;
 pub mod phases;
 pub mod plain;
 pub mod pyramid;

@@ -1,22 +1,20 @@
 //! What to try if nothing failed, the most promising first.
 
 use super::Look;
-use super::moment::{self, Place, Places};
+use super::lowers;
+use super::moment::{self, Places};
 use super::words;
-use crate::cards::capital;
 use crate::cards::markdown::code;
-use api::explain::{Advice, Basis, Moment, OtherDevice};
+use api::explain::{Advice, Basis, Moment, OtherDevice, OutlivedStep};
 use api::leaks::Verdict;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use timeline::format::plural;
 use trace::allocator::{Config, conf};
-use trace::categories::{self, Category, Named};
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::leaks;
+use trace::peaking::Peaking;
 use trace::steps::Word;
-use trace::trace::{BlockIdx, Series};
+use trace::trace::Series;
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Evidence, Replay};
@@ -27,10 +25,9 @@ const UNUSED: f64 = 0.1;
 const UNUSED_BYTES: Bytes = Bytes::mib(64);
 /// The rules must predict at least this share of addresses; otherwise an answer has no value.
 const FAITHFUL: f64 = 0.95;
-/// A setting must save at least this share of *reserved*.
+/// A setting must save at least this share of *reserved*, and what is given back sooner, of the
+/// peak.
 const SAVES: f64 = 0.05;
-/// A category is mentioned from this share of the peak on.
-const LARGE: f64 = 0.4;
 /// Fewer steps do not show that something grows.
 const LEAST_STEPS: usize = 4;
 /// It grows if it does over this share of the steps.
@@ -38,7 +35,7 @@ const RISES: f64 = 0.75;
 /// The setting that saves most, where segments do not expand yet.
 const EXPANDABLE: &str = "expandable_segments:True";
 
-/// What to try.
+/// What to try, and what other settings would change if that is too little to try them.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -46,27 +43,46 @@ pub fn of(
     look: &Look<'_>,
     places: &mut Places<'_>,
     peak: &Moment,
+    (peaking, outlived): (&Peaking, Option<&OutlivedStep>),
     unknown: &Unknown,
-) -> Result<Vec<Advice>, Stopped> {
+) -> Result<(Vec<Advice>, Option<String>), Stopped> {
     let whole = match unknown.is_of_state() {
         true => "what is held",
         false => "the peak",
     };
-    let settings = |look| match unknown.has(Series::Reserved, Point::Peak) {
-        true => Ok(None),
-        false => settings(look),
+    // The allocator of the host has none of these settings, and offloading brings memory there.
+    if look.device.device == DeviceIdx::PINNED {
+        return Ok((leak(look).into_iter().collect(), None));
+    }
+    let settings = match unknown.has(Series::Reserved, Point::Peak) {
+        true => Settings::default(),
+        false => settings(look)?,
     };
-    let all = match look.device.device {
-        // The allocator of the host has none of these settings, and offloading brings memory there.
-        DeviceIdx::PINNED => [leak(look), None, None, None],
-        _ => [
-            leak(look),
-            settings(look)?,
-            waiting(look),
-            largest(look, places, peak, whole),
-        ],
-    };
-    Ok(all.into_iter().flatten().collect())
+    let give_back = outlived.and_then(|outlived| give_back(look, outlived));
+    let is_held = give_back.is_some();
+    let all = [leak(look), give_back, settings.better, waiting(look)];
+    let lowers = lowers::at_peak(look, places, (peak, peaking, is_held), whole);
+    let all = all.into_iter().flatten().chain(lowers);
+    Ok((all.collect(), settings.no_better))
+}
+
+/// What to do about what the step before had made, if that lowers the peak.
+fn give_back(look: &Look<'_>, outlived: &OutlivedStep) -> Option<Advice> {
+    let step = Word::of(&look.device.steps).one();
+    let peak = look.device.summary[Series::Allocated as usize].peak;
+    let saved = peak.saturating_sub(outlived.peak_without);
+    (saved.0 as f64 >= SAVES * peak.0 as f64).then(|| Advice {
+        basis: Basis::Computed,
+        sentence: format!(
+            "Give back (`del`) what {} makes before the next {step} makes it anew, if nothing \
+             needs it then: without the {} of the {step} before, the peak would be {} instead \
+             of {}.",
+            code(&outlived.place),
+            outlived.bytes,
+            outlived.peak_without,
+            peak
+        ),
+    })
 }
 
 /// What to do about leaks of other devices.
@@ -191,9 +207,18 @@ fn waiting(look: &Look<'_>) -> Option<Advice> {
     })
 }
 
+/// What other settings would reserve.
+#[derive(Default)]
+struct Settings {
+    /// What saves enough to be tried.
+    better: Option<Advice>,
+    /// That nothing does.
+    no_better: Option<String>,
+}
+
 /// Whether other settings would reserve less: expandable segments, or the defaults in place of the
 /// file's own.
-fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
+fn settings(look: &Look<'_>) -> Result<Settings, Stopped> {
     let device = look.device;
     let [allocated, reserved] =
         [Series::Allocated, Series::Reserved].map(|series| device.summary[series as usize].peak);
@@ -207,7 +232,7 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
         .is_some();
     let is_worth = unused >= UNUSED_BYTES && unused.0 as f64 >= UNUSED * reserved.0 as f64;
     if !is_worth || !is_recorded || !is_faithful {
-        return Ok(None);
+        return Ok(Settings::default());
     }
     let evidence = Evidence::of(device, &own, look.watch)?;
     let replay = Replay::new(device, &evidence, look.watch);
@@ -218,7 +243,7 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     let tried = what_if::simpler(&own);
     let tried = tried.iter().map(peak).collect::<Result<Vec<_>, _>>()?;
     let Some((best, setting)) = tried.iter().min_by_key(|(peak, _)| *peak) else {
-        return Ok(None);
+        return Ok(Settings::default());
     };
     let begin = format!("Reserved memory peaks {unused} above allocated memory");
     let variable = |conf: &str| code(&format!("{}={conf}", conf::VARIABLE));
@@ -229,155 +254,26 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
         (setting, "") => format!("under {}", variable(setting)),
         (setting, own) => format!("under {} in place of {}", variable(setting), code(own)),
     };
+    let would = format!("{begin}: {instead} it would peak at {best} instead of {reserved}");
     Ok(match is_better {
-        true => Some(format!(
-            "{begin}: {instead} it would peak at {best} instead of {reserved}."
-        )),
+        true => Settings {
+            better: Some(Advice {
+                basis: Basis::Computed,
+                sentence: format!("{would}."),
+            }),
+            no_better: None,
+        },
         // Where segments expand already, there is nothing better to name.
-        false if own.contains(EXPANDABLE) => None,
-        false => Some(format!(
-            "{begin}, and {} would not change that.",
-            variable(EXPANDABLE)
-        )),
-    }
-    .map(|sentence| Advice {
-        basis: Basis::Computed,
-        sentence,
-    }))
-}
-
-/// In a small program they are most of what there is, and nothing that it does lowers them.
-fn about_workspaces(share: f64, whole: &str) -> Advice {
-    Advice {
-        basis: Basis::NotComputed,
-        sentence: format!(
-            "Workspaces of cuBLAS are {:.0} % of {whole}. They are made once for each stream and \
-             thread, and grow neither with the model nor with the batch; the variable {} sets \
-             their size.",
-            100.0 * share,
-            code("CUBLAS_WORKSPACE_CONFIG")
-        ),
-    }
-}
-
-/// Advice to lower the largest part of a moment, apart from what leaks and from workspaces; `whole`
-/// names all that was in use then.
-pub fn largest(
-    look: &Look<'_>,
-    places: &mut Places<'_>,
-    peak: &Moment,
-    whole: &str,
-) -> Option<Advice> {
-    let leaking = look.leaking();
-    let alive = categories::alive(look.device, peak.event);
-    let alive = alive.filter(|block| !leaking.has(*block));
-    let is_workspace =
-        |block: &BlockIdx| (look.categories).is_workspace(look.device, look.stacks(), *block);
-    let (workspaces, others): (Vec<BlockIdx>, Vec<BlockIdx>) = alive.partition(is_workspace);
-    let size = |block: BlockIdx| look.device.blocks.kind(block).size;
-    let mut sums = vec![Bytes::ZERO; look.categories.len()];
-    for &block in &others {
-        sums[look.categories.position(block)] += size(block);
-    }
-    let first = (0..sums.len()).rev().max_by_key(|at| sums[*at])?;
-    let (name, bytes) = (look.categories.name(first), sums[first]);
-    let share = |bytes: Bytes| bytes.0 as f64 / peak.allocated.0.max(1) as f64;
-    let of_libraries: Bytes = workspaces.iter().map(|&block| size(block)).sum();
-    if of_libraries > bytes && share(of_libraries) >= LARGE {
-        return Some(about_workspaces(share(of_libraries), whole));
-    }
-    let share = share(bytes);
-    // What would lower a category of the team's own, only the team knows.
-    let Named::Ours(category) = name else {
-        return None;
-    };
-    let what = match category {
-        _ if share < LARGE => return None,
-        Category::Activation => "activation checkpointing, offloading, or a smaller batch",
-        Category::OptimizerState => "an optimizer with a smaller state (8-bit), or sharding it",
-        Category::Parameter => "a lower precision, or sharding",
-        Category::Gradient => "clearing them before the forward pass, or sharding",
-        Category::Temporary => {
-            let of_it = others
-                .iter()
-                .copied()
-                .filter(|block| look.categories.position(*block) == first);
-            let of_it = of_it.map(|block| (places.of(block), size(block)));
-            &format!(
-                "computing in chunks, or fusing operations{}",
-                asked_for_by(of_it, bytes)
-            )
-        }
-        Category::KvCache => "a shorter context, fewer requests at once, or a lower precision",
-        Category::Buffer | Category::Input | Category::Before | Category::Unknown => return None,
-    };
-    let all = peak.categories.iter().find(|all| all.category == name);
-    let all = all.map_or(bytes, |all| all.bytes);
-    let of_category = |block: &&BlockIdx| look.categories.position(**block) == first;
-    let of_it = workspaces.iter().filter(of_category);
-    let of_it: Bytes = of_it.map(|&block| size(block)).sum();
-    let label = LeftOut::of(all, bytes, of_it).named(name.label());
-    let verb = match category {
-        Category::OptimizerState | Category::KvCache => "is",
-        _ => "are",
-    };
-    Some(Advice {
-        basis: Basis::NotComputed,
-        sentence: format!(
-            "{label} {verb} {:.0} % of {whole} (inferred). What lowers that: {what}.",
-            100.0 * share
-        ),
-    })
-}
-
-/// What of a category is left out of its sum.
-#[derive(Clone, Copy)]
-enum LeftOut {
-    Nothing,
-    Leaks,
-    Workspaces,
-    LeaksAndWorkspaces,
-}
-
-impl LeftOut {
-    /// Of all bytes of a category, so many are counted; what is neither these nor `workspaces`
-    /// leaks.
-    fn of(all: Bytes, counted: Bytes, workspaces: Bytes) -> LeftOut {
-        match (all > counted + workspaces, workspaces > Bytes::ZERO) {
-            (true, true) => LeftOut::LeaksAndWorkspaces,
-            (true, false) => LeftOut::Leaks,
-            (false, true) => LeftOut::Workspaces,
-            (false, false) => LeftOut::Nothing,
-        }
-    }
-
-    /// `Without what leaks, temporaries`: at the beginning of a sentence.
-    fn named(self, category: &str) -> String {
-        match self {
-            LeftOut::LeaksAndWorkspaces => {
-                format!("Without what leaks and workspaces of cuBLAS, {category}")
-            }
-            LeftOut::Leaks => format!("Without what leaks, {category}"),
-            LeftOut::Workspaces => format!("Without workspaces of cuBLAS, {category}"),
-            LeftOut::Nothing => capital(category),
-        }
-    }
-}
-
-/// `; most is asked for by …`: the place in the program that asked for most of these blocks.
-fn asked_for_by(blocks: impl Iterator<Item = (Place, Bytes)>, all: Bytes) -> String {
-    let mut sums: HashMap<String, Bytes> = HashMap::new();
-    for (place, size) in blocks.filter(|(place, _)| place.frame.is_some()) {
-        *sums.entry(place.name).or_default() += size;
-    }
-    let most = sums
-        .iter()
-        .max_by_key(|(place, sum)| (**sum, Reverse(*place)));
-    most.map_or_else(String::new, |(place, sum)| {
-        let how = match sum.0 * 2 > all.0 {
-            true => "most",
-            false => "the largest part",
-        };
-        format!("; {how} is asked for by {}", code(place))
+        false if own.contains(EXPANDABLE) => Settings::default(),
+        false => Settings {
+            better: None,
+            no_better: Some(match *best < reserved {
+                true => format!("{would} (computed)."),
+                false => format!(
+                    "{begin}, and {} would not change that (computed).",
+                    variable(EXPANDABLE)
+                ),
+            }),
+        },
     })
 }

@@ -1,7 +1,7 @@
 //! The first failed allocation: what refused it, its cause, and what gets past it.
 
 use super::moment::{self, Places};
-use super::{Look, advice, room, words};
+use super::{Look, lowers, room, words};
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room, WholePass};
 use api::leaks::Verdict;
 use timeline::oom::place_of;
@@ -222,7 +222,7 @@ impl Failed<'_, '_> {
         let look = self.look;
         let lowers = match explained.cause {
             Cause::Leak => None,
-            _ => advice::largest(look, places, &explained.held, "what was in use"),
+            _ => lowers::largest(look, places, &explained.held, "what was in use"),
         };
         let replays = words::Replays {
             grows: failing.grows,

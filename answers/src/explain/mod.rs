@@ -6,6 +6,8 @@
 //! room       where memory lay then: pools, gaps, what pins segments
 //! failure    the first failed allocation: what refused it, its cause, what gets past it
 //! advice     what to try where nothing failed
+//! lowers     what lowers the largest part of what was held
+//! peak       how the step of the peak differs from the others, and what it still held
 //! words      why, and what would have helped, in sentences
 //! page       all of it as a page of Markdown
 //! ```
@@ -14,8 +16,10 @@
 
 mod advice;
 mod failure;
+mod lowers;
 mod moment;
 mod page;
+mod peak;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -202,9 +206,15 @@ fn explained(
         false => room::at(&look, &mut places, allocated.peak_event),
     };
     let out_of_memory = failure::explained(&look, &mut places)?;
-    let to_try = match out_of_memory {
-        Some(_) => Vec::new(),
-        None => advice::of(&look, &mut places, &peak, &unknown)?,
+    let (mut unlike, mut outlived) = (None, None);
+    let (to_try, other_settings) = match out_of_memory {
+        Some(_) => (Vec::new(), None),
+        None => {
+            let peaking = peak::at(&look, &peak)?;
+            (unlike, outlived) = peak::told(&look, &mut places, (peak.event, &peaking));
+            let peaking = (&peaking, outlived.as_ref());
+            advice::of(&look, &mut places, &peak, peaking, &unknown)?
+        }
     };
     Ok(DeviceExplained {
         device: device.device,
@@ -218,7 +228,10 @@ fn explained(
         unknown,
         peak: (allocated.peak.0 > 0).then_some(peak),
         categories_unknown: look.categories.why_unknown().map(str::to_owned),
+        unlike,
+        outlived,
         room,
+        other_settings,
         out_of_memory,
         passed_over: oom::passed_over(device).len() as u64,
         to_try,

@@ -11,10 +11,11 @@ use trace::code;
 use trace::forward::Forwards;
 use trace::leaks::LeakGroup;
 use trace::oom::Asker;
+use trace::phases::Phase;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::tally::Tally;
 use trace::tiles::{FROM_BEFORE, frame_label, stack_label};
-use trace::trace::{BlockIdx, Series};
+use trace::trace::{Annotation, BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 
@@ -130,6 +131,8 @@ pub fn at(
     Ok(Moment {
         event,
         step: event.and_then(|event| step_at(look, event)),
+        phase: event.map_or(Phase::Unknown, |event| look.phases.at(event)),
+        scope: event.and_then(|event| scope_at(look, event)),
         allocated: level(Series::Allocated),
         reserved: level(Series::Reserved),
         categories: held_by(device, look.stacks(), &look.categories, alive.into_iter()),
@@ -149,4 +152,33 @@ fn step_at(look: &Look<'_>, event: EventIdx) -> Option<String> {
     let mut steps = look.device.steps.iter();
     let step = steps.find(|step| step.events.contains(event))?;
     Some(timeline::lanes::plain_step_name(step))
+}
+
+/// The innermost scope around an event that the program itself named, other than its steps.
+fn scope_at(look: &Look<'_>, event: EventIdx) -> Option<String> {
+    let stacks = look.stacks();
+    let around = look.device.annotations.iter();
+    let around = around.filter(|scope| scope.events.contains(event));
+    let is_step = |scope: &&Annotation| {
+        let mut steps = look.device.steps.iter();
+        steps.any(|step| step.events == scope.events)
+    };
+    let own = around.filter(|scope| is_own(stacks.str(scope.name)) && !is_step(scope));
+    let innermost = own.max_by_key(|scope| scope.depth)?;
+    Some(shown(stacks.str(innermost.name)))
+}
+
+/// Whether no library opens a scope of this name: PyTorch, its profiler, NCCL, DDP and FSDP do, and
+/// the names of phases say what is said already.
+fn is_own(scope: &str) -> bool {
+    let parts = [
+        "#",
+        "::",
+        "DataParallel.",
+        "CompiledFxGraph",
+        "Torch-Compiled",
+    ];
+    !parts.iter().any(|part| scope.contains(part))
+        && !scope.starts_with("nccl:")
+        && !["forward", "backward", "optimizer"].contains(&scope)
 }

@@ -12,8 +12,10 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use timeline::format::{count, plural};
+use timeline::oom::words_of;
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
+use trace::phases::Phase;
 use trace::steps::recording::Kind;
 use trace::trace::{QualityNote, Series, SeriesSummary, StepSource};
 use trace::units::Bytes;
@@ -39,7 +41,8 @@ pub fn page(explanation: &Explanation) -> String {
             true => "What is held",
             false => "At the peak",
         };
-        let held = moment(peak, device.room.as_ref(), &device.unknown);
+        let about = about(device);
+        let held = moment(peak, device.room.as_ref(), &device.unknown, &about);
         let held = match is_state {
             true => held.replacen("Before the first event", "The only state", 1),
             false => held,
@@ -64,6 +67,9 @@ pub fn page(explanation: &Explanation) -> String {
         };
         let reserved = peak.map_or(Bytes::ZERO, |peak| peak.reserved);
         out += &format!("\n## Fragmentation\n\n{when}{}", self::room(room, reserved));
+        if let Some(settings) = &device.other_settings {
+            out += &format!("\n{settings}\n");
+        }
     }
     out += &to_try(&device.to_try);
     out += &others(&explanation.other_devices, &explanation.notes);
@@ -80,7 +86,7 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
     let steps = match device.step_source {
         _ if !is_loop => "",
         StepSource::Annotations => " (from annotations)",
-        StepSource::Inferred => " (inferred from what repeats)",
+        StepSource::Inferred => " (inferred from what repeats, counted from 0)",
         StepSource::None => "",
     };
     let fidelity = device.fidelity;
@@ -154,7 +160,7 @@ fn failure(oom: &OutOfMemory, unknown: &Unknown) -> String {
     let _ = write!(
         out,
         "\n### What was held then\n\n{}",
-        moment(&oom.held, oom.room.as_ref(), unknown)
+        moment(&oom.held, oom.room.as_ref(), unknown, "")
     );
     if let Some(room) = &oom.room {
         let _ = write!(
@@ -192,7 +198,7 @@ const fn basis(basis: Basis) -> &'static str {
 }
 
 /// What was held: by category, then by place.
-fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown) -> String {
+fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown, about: &str) -> String {
     let event = moment.event;
     let event = event.map_or_else(
         || "Before the first event".to_owned(),
@@ -200,12 +206,13 @@ fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown) -> String {
     );
     let step = moment.step.as_ref();
     let step = step.map_or_else(String::new, |step| format!(", in {}", escaped(step)));
+    let when = format!("{event}{step}{}{}", phase(moment.phase), scope(moment));
     let reserved = match unknown.hides_reserved() {
         true => String::new(),
         false => format!(", {} reserved", moment.reserved),
     };
     let mut out = format!(
-        "{event}{step}: {} allocated{reserved}.{}\n\n| what for (inferred) | bytes | share |\n\
+        "{when}: {} allocated{reserved}.{}{about}\n\n| what for (inferred) | bytes | share |\n\
          |---|--:|--:|\n",
         moment.allocated,
         waiting(moment, room)
@@ -235,6 +242,27 @@ fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown) -> String {
         let _ = writeln!(out, "| … {more} | | |");
     }
     out
+}
+
+/// What is special about the peak; each sentence after a space.
+fn about(device: &DeviceExplained) -> String {
+    let unlike = device.unlike.iter().map(|unlike| &unlike.sentence);
+    let outlived = device.outlived.iter().map(|outlived| &outlived.sentence);
+    let sentences = unlike.chain(outlived);
+    sentences.map(|sentence| format!(" {sentence}")).collect()
+}
+
+/// The part of the program's work, if it is one that has a name.
+fn phase(phase: Phase) -> String {
+    match words_of(phase) {
+        Some(words) => format!(", {words}"),
+        None => String::new(),
+    }
+}
+
+fn scope(moment: &Moment) -> String {
+    let scope = moment.scope.as_ref();
+    scope.map_or_else(String::new, |scope| format!(", in {}", code(scope)))
 }
 
 /// What was given back and waits for other streams: it is in use, and not allocated.

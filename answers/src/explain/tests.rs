@@ -1,7 +1,7 @@
 //! Pages of the fixtures.
 
 use super::{explain, page, refusal_of};
-use api::explain::Explanation;
+use api::explain::{Advice, Explanation};
 use std::path::Path;
 use trace::main_device;
 use trace::reader::{Limits, Reader};
@@ -179,6 +179,55 @@ fn settings_are_told_as_they_were_computed() {
             .iter()
             .all(|told| !told.starts_with("Reserved"))
     );
+}
+
+/// What changes next to nothing is nothing to try.
+#[test]
+fn a_setting_that_would_not_help_is_told_beside_the_pieces() {
+    let explanation = explained("trainers/cgtrees");
+    let page = page(&explanation);
+    let device = explanation.device.expect("a device");
+    let told = device.other_settings.expect("it was tried");
+    assert!(told.ends_with("(computed)."), "{told}");
+    let pieces = page.split("## Fragmentation").nth(1).expect("a part");
+    let pieces = pieces.split("\n## ").next().expect("its text");
+    assert!(pieces.contains(&told), "{page}");
+    let is_of_settings = |told: &Advice| told.sentence.starts_with("Reserved memory");
+    assert!(!device.to_try.iter().any(is_of_settings));
+}
+
+/// Where a phase has a name, and where the others peak, a person asks first.
+#[test]
+fn a_peak_is_told_with_its_phase_and_what_the_others_reach() {
+    for (name, told) in [
+        (
+            "trainers/cgtrees",
+            "in step 1, in the backward pass: 185 MiB allocated, 238 MiB reserved. Step 1 alone \
+             peaks so high, the median step at 104 MiB.",
+        ),
+        (
+            "mended/vae_ring",
+            "That is before the first whole step; the steps peak at 82.9 MiB at most.",
+        ),
+    ] {
+        let page = page(&explained(name));
+        assert!(page.contains(told), "{name}: {page}");
+    }
+}
+
+#[test]
+fn what_is_told_to_lower_a_peak_is_of_the_optimizer_that_makes_it() {
+    let some = |name: &str, part: &str| {
+        let told = to_try(name);
+        assert!(told.iter().any(|told| told.contains(part)), "{told:?}");
+    };
+    some(
+        "settings/h100/lm_ckpt_default",
+        "268 MiB are temporaries of the optimizer's step",
+    );
+    some("habits/lbfgs_clean", "a shorter history of L-BFGS");
+    let told = to_try("habits/lbfgs_clean");
+    assert!(!told.iter().any(|told| told.contains("fused")), "{told:?}");
 }
 
 /// A place is named with what it leaks itself, and what leaks is nothing to be computed in chunks.

@@ -16,6 +16,7 @@ use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
+use api::explain::UnlikeOthers;
 use api::history::MOST_RUNS;
 use api::jobs::{JobDetail, JobNotes};
 use api::live::{MOST_POINTS, MOST_RUNS as LIVE_RUNS, MOST_STEPS as REPORTED_STEPS, MOST_WARNINGS};
@@ -261,6 +262,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("TensorChange", &[("shape", 64)]),
     ("TensorChanges", &[("changes", TensorChanges::MOST)]),
     ("TensorDetail", &[("shape", 64)]),
+    ("UnlikeOthers", &[("steps", UnlikeOthers::MAX_STEPS)]),
     ("Views", &[("views", MOST_VIEWS)]),
     ("Verdicts", &[("findings", Against::MAX_FINDINGS)]),
 ];

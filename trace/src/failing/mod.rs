@@ -19,6 +19,7 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::Batch;
+pub(crate) use likeness::Likeness;
 pub use likeness::Times;
 pub use need::{Fits, Need};
 pub use saved::Saved;

@@ -20,6 +20,8 @@ fn failure(cause: Cause) -> OutOfMemory {
         held: Moment {
             event: Some(EventIdx(9)),
             step: None,
+            phase: Phase::Forward,
+            scope: None,
             allocated: Bytes::mib(900),
             reserved: Bytes::mib(960),
             categories: [

@@ -1,0 +1,415 @@
+//! What lowers the largest part of what was in use at a moment.
+
+use super::Look;
+use super::moment::Places;
+use crate::cards::capital;
+use crate::cards::markdown::code;
+use api::explain::{Advice, Basis, Moment};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use trace::categories::{self, Category, Named};
+use trace::code as source;
+use trace::peaking::Peaking;
+use trace::phases::Phase;
+use trace::span::Span;
+use trace::steps::Word;
+use trace::trace::BlockIdx;
+use trace::units::{Bytes, EventIdx};
+
+/// A category is mentioned from this share of the peak on, and a line from this share of it.
+const LARGE: f64 = 0.4;
+/// Copies of the weights are mentioned from this share of the peak on.
+const COPIES: f64 = 0.2;
+/// Temporaries of an optimizer are mentioned from this share of the peak on.
+const UPDATE: f64 = 0.1;
+/// Of the weights, or of the gradients, so much is all.
+const ALL: f64 = 0.9;
+
+/// What lowers the peak of a recording in which nothing failed. What a variable still holds of the
+/// step before (`is_held`) makes temporaries of what else would be gone, or be an activation.
+pub fn at_peak(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    (peak, peaking, is_held): (&Moment, &Peaking, bool),
+    whole: &str,
+) -> Vec<Advice> {
+    let unasked = peaking.unasked.as_ref().map(|unasked| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{} are what a forward pass keeps for a backward pass, and none follows (inferred): \
+             under `torch.no_grad()` none of it is kept{}.",
+            unasked.bytes,
+            asked_for_by(look, places, &unasked.blocks, 0.0)
+        ),
+    });
+    let largest = match unasked {
+        Some(_) => unasked,
+        None if is_held => {
+            let largest = largest_of(look, places, peak, whole);
+            largest
+                .filter(|(category, _)| *category != Some(Category::Temporary))
+                .map(|(_, advice)| advice)
+        }
+        None => tried_once(look, peak, peaking).or_else(|| largest(look, places, peak, whole)),
+    };
+    let others = [of_update(look, peak), copies(look, places, peak)];
+    largest
+        .into_iter()
+        .chain(others.into_iter().flatten())
+        .collect()
+}
+
+/// In a small program they are most of what there is, and nothing that it does lowers them.
+fn about_workspaces(share: f64, whole: &str) -> Advice {
+    Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "Workspaces of cuBLAS are {:.0} % of {whole}. They are made once for each stream and \
+             thread, and grow neither with the model nor with the batch; the variable {} sets \
+             their size.",
+            100.0 * share,
+            code("CUBLAS_WORKSPACE_CONFIG")
+        ),
+    }
+}
+
+/// Advice to lower the largest part of a moment, apart from what leaks and from workspaces; `whole`
+/// names all that was in use then.
+pub fn largest(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    peak: &Moment,
+    whole: &str,
+) -> Option<Advice> {
+    largest_of(look, places, peak, whole).map(|(_, advice)| advice)
+}
+
+/// The same, with the category; none of workspaces.
+fn largest_of(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    peak: &Moment,
+    whole: &str,
+) -> Option<(Option<Category>, Advice)> {
+    let leaking = look.leaking();
+    let alive = categories::alive(look.device, peak.event);
+    let alive = alive.filter(|block| !leaking.has(*block));
+    let is_workspace =
+        |block: &BlockIdx| (look.categories).is_workspace(look.device, look.stacks(), *block);
+    let (workspaces, others): (Vec<BlockIdx>, Vec<BlockIdx>) = alive.partition(is_workspace);
+    let size = |block: BlockIdx| look.device.blocks.kind(block).size;
+    let mut sums = vec![Bytes::ZERO; look.categories.len()];
+    for &block in &others {
+        sums[look.categories.position(block)] += size(block);
+    }
+    let first = (0..sums.len()).rev().max_by_key(|at| sums[*at])?;
+    let (name, bytes) = (look.categories.name(first), sums[first]);
+    let share = |bytes: Bytes| bytes.0 as f64 / peak.allocated.0.max(1) as f64;
+    let of_libraries: Bytes = workspaces.iter().map(|&block| size(block)).sum();
+    if of_libraries > bytes && share(of_libraries) >= LARGE {
+        return Some((None, about_workspaces(share(of_libraries), whole)));
+    }
+    let share = share(bytes);
+    // What would lower a category of the team's own, only the team knows.
+    let Named::Ours(category) = name else {
+        return None;
+    };
+    if share < LARGE {
+        return None;
+    }
+    let is_of_it = |block: &BlockIdx| look.categories.position(*block) == first;
+    let of_it: Vec<BlockIdx> = others.iter().copied().filter(is_of_it).collect();
+    let what = what_lowers(look, category, &of_it, bytes)?;
+    let least = match category {
+        Category::Temporary => 0.0,
+        _ => LARGE,
+    };
+    let line = asked_for_by(look, places, &of_it, least);
+    let all = peak.categories.iter().find(|all| all.category == name);
+    let all = all.map_or(bytes, |all| all.bytes);
+    let workspaces = workspaces.into_iter().filter(is_of_it);
+    let workspaces: Bytes = workspaces.map(size).sum();
+    let label = LeftOut::of(all, bytes, workspaces).named(name.label());
+    let verb = match category {
+        Category::OptimizerState | Category::KvCache => "is",
+        _ => "are",
+    };
+    let advice = Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{label} {verb} {:.0} % of {whole} (inferred){line}. What lowers that: {what}.",
+            100.0 * share
+        ),
+    };
+    Some((Some(category), advice))
+}
+
+/// What of a category is left out of its sum.
+#[derive(Clone, Copy)]
+enum LeftOut {
+    Nothing,
+    Leaks,
+    Workspaces,
+    LeaksAndWorkspaces,
+}
+
+impl LeftOut {
+    /// Of all bytes of a category, so many are counted; what is neither these nor `workspaces`
+    /// leaks.
+    fn of(all: Bytes, counted: Bytes, workspaces: Bytes) -> LeftOut {
+        match (all > counted + workspaces, workspaces > Bytes::ZERO) {
+            (true, true) => LeftOut::LeaksAndWorkspaces,
+            (true, false) => LeftOut::Leaks,
+            (false, true) => LeftOut::Workspaces,
+            (false, false) => LeftOut::Nothing,
+        }
+    }
+
+    /// `Without what leaks, temporaries`: at the beginning of a sentence.
+    fn named(self, category: &str) -> String {
+        match self {
+            LeftOut::LeaksAndWorkspaces => {
+                format!("Without what leaks and workspaces of cuBLAS, {category}")
+            }
+            LeftOut::Leaks => format!("Without what leaks, {category}"),
+            LeftOut::Workspaces => format!("Without workspaces of cuBLAS, {category}"),
+            LeftOut::Nothing => capital(category),
+        }
+    }
+}
+
+/// `; most is asked for by …`: the place in the program that asked for most of these blocks, if
+/// that is at least such a share of them.
+fn asked_for_by(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    blocks: &[BlockIdx],
+    least: f64,
+) -> String {
+    let mut all = Bytes::ZERO;
+    let mut sums: HashMap<String, Bytes> = HashMap::new();
+    for block in blocks {
+        let size = look.device.blocks.kind(*block).size;
+        all += size;
+        let place = places.of(*block);
+        if place.frame.is_some() {
+            *sums.entry(place.name).or_default() += size;
+        }
+    }
+    let most = sums
+        .iter()
+        .max_by_key(|(place, sum)| (**sum, Reverse(*place)))
+        .filter(|(_, sum)| sum.0 as f64 >= least * all.0 as f64);
+    most.map_or_else(String::new, |(place, sum)| {
+        let how = match sum.0 * 2 > all.0 {
+            true => "most",
+            false => "the largest part",
+        };
+        format!("; {how} is asked for by {}", code(place))
+    })
+}
+
+/// What lowers what blocks of a category hold; `None` where nobody knows.
+fn what_lowers(
+    look: &Look<'_>,
+    category: Category,
+    blocks: &[BlockIdx],
+    all: Bytes,
+) -> Option<&'static str> {
+    let most_in = |is_there: fn(&str) -> bool| held_in(look, blocks, is_there).0 * 2 > all.0;
+    let made_backward = |block: &&BlockIdx| {
+        let made = EventIdx(look.device.blocks.alloc[block.index()]);
+        look.phases.at(made) == Phase::Backward
+    };
+    let backward = blocks.iter().filter(made_backward);
+    let backward: Bytes = backward
+        .map(|block| look.device.blocks.kind(*block).size)
+        .sum();
+    Some(match category {
+        Category::Activation if most_in(is_checkpoint) => {
+            "smaller segments of the activation checkpointing, each of which is computed again as \
+             a whole; offloading, or a smaller batch"
+        }
+        // A second backward pass goes through the first one.
+        Category::Activation if backward.0 * 2 > all.0 => {
+            "fewer gradients at once, or a smaller batch"
+        }
+        Category::Activation => "activation checkpointing, offloading, or a smaller batch",
+        Category::OptimizerState if most_in(is_lbfgs) => {
+            "a shorter history of L-BFGS (`history_size`)"
+        }
+        Category::OptimizerState => "an optimizer with a smaller state (8-bit), or sharding it",
+        Category::Parameter => "a lower precision, or sharding",
+        Category::Gradient => "clearing them before the forward pass, or sharding",
+        Category::Temporary => "computing in chunks, or fusing operations",
+        Category::KvCache => "a shorter context, fewer requests at once, or a lower precision",
+        Category::Input => "a smaller batch, or moving each to the device only when it is used",
+        Category::Buffer | Category::Before | Category::Unknown => return None,
+    })
+}
+
+/// Temporaries that an optimizer of PyTorch makes for all gradients at once.
+fn of_update(look: &Look<'_>, peak: &Moment) -> Option<Advice> {
+    let alive = categories::alive(look.device, peak.event);
+    let is_temporary = |block: &BlockIdx| look.categories.found(*block) == Category::Temporary;
+    let temporaries: Vec<BlockIdx> = alive.filter(is_temporary).collect();
+    let bytes = held_in(look, &temporaries, is_update);
+    let gradients = of_category(peak, Category::Gradient);
+    let is_all = bytes.0 as f64 >= ALL * gradients.0 as f64 && gradients > Bytes::ZERO;
+    let is_large = bytes.0 as f64 >= UPDATE * peak.allocated.0 as f64;
+    (is_all && is_large).then(|| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{bytes} are temporaries of the optimizer's step, as large as all gradients. \
+             `fused=True` makes none of them, `foreach=False` those of one weight at a time."
+        ),
+    })
+}
+
+/// Bytes of a category at a moment.
+fn of_category(peak: &Moment, category: Category) -> Bytes {
+    let mut shares = peak.categories.iter();
+    let share = shares.find(|share| share.category == Named::Ours(category));
+    share.map_or(Bytes::ZERO, |share| share.bytes)
+}
+
+/// Bytes of blocks with a frame of such a file in their stack.
+fn held_in(look: &Look<'_>, blocks: &[BlockIdx], is_there: fn(&str) -> bool) -> Bytes {
+    let stacks = look.stacks();
+    let kind = |block: &BlockIdx| look.device.blocks.kind(*block);
+    let is_in = |block: &&BlockIdx| {
+        let mut frames = stacks.frames(kind(block).alloc_stack).iter();
+        frames.any(|frame| {
+            let file = stacks.str(stacks.frame(*frame).filename);
+            is_there(&source::slashed(file))
+        })
+    };
+    blocks
+        .iter()
+        .filter(is_in)
+        .map(|block| kind(block).size)
+        .sum()
+}
+
+fn is_checkpoint(file: &str) -> bool {
+    file.ends_with("torch/utils/checkpoint.py")
+}
+
+fn is_lbfgs(file: &str) -> bool {
+    file.ends_with("torch/optim/lbfgs.py")
+}
+
+/// The optimizers of PyTorch that have a fused form.
+fn is_update(file: &str) -> bool {
+    let of_torch = file.rsplit_once("torch/optim/");
+    of_torch
+        .is_some_and(|(_, name)| ["adam.py", "adamw.py", "sgd.py", "adagrad.py"].contains(&name))
+}
+
+/// Where compiled code and Triton run each way that they may take.
+fn is_benchmark(file: &str) -> bool {
+    file.ends_with("_inductor/runtime/benchmarking.py") || file.ends_with("triton/testing.py")
+}
+
+/// What makes only the first step peak so high: a library tries what is fastest.
+fn tried_once(look: &Look<'_>, peak: &Moment, peaking: &Peaking) -> Option<Advice> {
+    let device = look.device;
+    let unlike = peaking
+        .unlike
+        .as_ref()
+        .filter(|unlike| unlike.steps == [0])?;
+    let event = peak.event?;
+    let half = Bytes(peak.allocated.saturating_sub(unlike.usual).0 / 2);
+    let alive: Vec<BlockIdx> = categories::alive(device, Some(event)).collect();
+    let tuned = held_in(look, &alive, is_benchmark);
+    let newest = BlockIdx(device.events.target[event.index()]);
+    let work = Some(newest).filter(|block| is_given_back_at_once(look, *block, event));
+    let work = work.map_or(Bytes::ZERO, |block| device.blocks.kind(block).size);
+    let (bytes, how) = match tuned >= half {
+        true => (tuned, "where compiled code is tuned"),
+        false => (
+            work,
+            "where cuDNN tries algorithms (`torch.backends.cudnn.benchmark`)",
+        ),
+    };
+    (bytes > Bytes::ZERO && bytes >= half).then(|| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{bytes} of the peak are asked for in the first {} only, and given back at once, as \
+             {how}: the median one peaks at {}.",
+            Word::of(&device.steps).one(),
+            unlike.usual
+        ),
+    })
+}
+
+/// Whether the block that an event made is the next that goes, and nothing as large is made by its
+/// stack after the first step.
+fn is_given_back_at_once(look: &Look<'_>, block: BlockIdx, event: EventIdx) -> bool {
+    let (device, blocks) = (look.device, &look.device.blocks);
+    let kind = blocks.kind(block);
+    let is_next = blocks.free_requested[block.index()] == event.0 + 1;
+    let first = device.steps.first().map_or(event, |step| step.events.end());
+    let is_like = |other: &BlockIdx| {
+        let other = blocks.kind(*other);
+        other.alloc_stack == kind.alloc_stack && other.size.0 * 2 > kind.size.0
+    };
+    let later = Span::new(first, EventIdx(device.events.len()));
+    let mut later = blocks.allocated_in(later).map(BlockIdx);
+    is_next && look.categories.found(block) == Category::Temporary && !later.any(|b| is_like(&b))
+}
+
+/// That one line made copies of all weights, which are not known to be of use on the device.
+fn copies(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {
+    let device = look.device;
+    let leaking = look.leaking();
+    let mut weights: HashMap<Bytes, u64> = HashMap::new();
+    let mut others: HashMap<String, HashMap<Bytes, u64>> = HashMap::new();
+    for block in categories::alive(device, peak.event) {
+        let size = device.blocks.kind(block).size;
+        match look.categories.found(block) {
+            Category::Parameter => *weights.entry(size).or_default() += 1,
+            Category::Unknown if !leaking.has(block) => {
+                let place = places.of(block);
+                if place.frame.is_some() {
+                    let sizes = others.entry(place.name).or_default();
+                    *sizes.entry(size).or_default() += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    let all = sum(&weights);
+    let found = others.into_iter().filter_map(|(place, sizes)| {
+        let copies = (sum(&sizes).0 as f64 / all.0.max(1) as f64).round() as u64;
+        let common = sizes.iter().map(|(size, count)| {
+            let own = weights.get(size).copied().unwrap_or(0) * copies;
+            Bytes(size.0 * own.min(*count))
+        });
+        let common: Bytes = common.sum();
+        let is_all = |whole: Bytes| common.0 as f64 >= ALL * whole.0 as f64;
+        let is_copy = copies > 0 && is_all(Bytes(all.0 * copies)) && is_all(sum(&sizes));
+        (is_copy && weights.len() > 1).then_some((common, copies, place))
+    });
+    let (bytes, copies, place) = found.max()?;
+    let is_large = bytes.0 as f64 >= COPIES * peak.allocated.0 as f64;
+    let copies = match copies {
+        1 => "a copy of all weights".to_owned(),
+        n => format!("{n} copies of all weights"),
+    };
+    is_large.then(|| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{bytes} are as large as {copies}, made by {} (inferred). What lowers that: keeping \
+             what not every step reads in memory of the host, or a lower precision.",
+            code(&place)
+        ),
+    })
+}
+
+fn sum(sizes: &HashMap<Bytes, u64>) -> Bytes {
+    sizes
+        .iter()
+        .map(|(size, count)| Bytes(size.0 * count))
+        .sum()
+}
