@@ -138,8 +138,8 @@ pub struct Moment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UnlikeOthers {
-    /// The first steps that peak about as high, at most [`UnlikeOthers::MAX_STEPS`]; empty if the
-    /// peak is outside of all steps.
+    /// The first steps that peak about as high, four at most; empty if the peak is outside of all
+    /// steps.
     pub steps: Vec<String>,
     /// How many steps peak about as high.
     pub n_steps: u64,
