@@ -1,4 +1,4 @@
-//! Numbers in addresses.
+//! Decimal numbers, in addresses and in answers.
 
 /// A decimal number as Rust prints it and people write it.
 pub fn decimal(text: &str) -> Option<f64> {

@@ -21,10 +21,10 @@
 //! * `timeline`, `frames`, `memory_map`, `alive`, `leaks`, `categories`: questions about it
 //! * `explain`, `what_if`: why memory ran out, and what would have helped
 //! * `compare`, `history`, `jobs`, `bench`: several runs
-//! * `view_state`, `compare_view`, `shares`, `views`, `query`, `decimal`: what a link holds
+//! * `view_state`, `compare_view`, `shares`, `views`, `query`: what a link holds
 //! * `people`, `projects`, `project_name`: who may see what
 //! * `live`, `recipes`: trainings that report, and how to record
-//! * `lacks`: how values that are several things in one object are read
+//! * `lacks`, `decimal`: how values that are several things in one object are read, and floats
 
 pub mod alive;
 pub mod bench;
@@ -32,7 +32,7 @@ pub mod categories;
 pub mod compare;
 pub mod compare_view;
 pub mod contents;
-mod decimal;
+pub mod decimal;
 pub mod explain;
 pub mod frames;
 pub mod history;

@@ -1,13 +1,11 @@
 //! Reads the words, numbers and texts that JSON is made of. Nothing here is generic.
 
 use super::Misread;
+use api::decimal::decimal;
 use std::borrow::Cow;
 
 /// How deep lists and objects may lie in one another.
 const DEEPEST: u8 = 128;
-
-/// A power of ten that a float can hold.
-const MOST: i64 = 300;
 
 /// A number as it is written.
 pub(super) enum Number {
@@ -139,21 +137,24 @@ impl<'de> Reader<'de> {
         Err(self.wants("true or false"))
     }
 
-    fn digits(&mut self) -> &'de str {
+    /// One digit or more.
+    fn digits(&mut self) -> Result<&'de str, Misread> {
         let from = self.at;
         while self.byte().is_ascii_digit() {
             self.at += 1;
         }
-        &self.json[from..self.at]
+        match &self.json[from..self.at] {
+            "" => Err(self.wants("a digit")),
+            digits => Ok(digits),
+        }
     }
 
     pub(super) fn number(&mut self) -> Result<Number, Misread> {
+        self.peek();
+        let from = self.at;
         let is_negative = self.eats(b'-');
-        let whole = self.digits();
-        if whole.is_empty() {
-            return Err(self.wants("a number"));
-        }
-        let is_float = matches!(self.byte(), b'.' | b'e' | b'E');
+        let whole = self.digits()?;
+        let is_float = self.pass_fraction()? | self.pass_exponent()?;
         if let Ok(natural) = whole.parse::<u64>()
             && !is_float
         {
@@ -166,34 +167,29 @@ impl<'de> Reader<'de> {
                 return Ok(Number::Negative(negative));
             }
         }
-        let float = self.float(whole)?;
-        Ok(Number::Float(if is_negative { -float } else { float }))
+        match decimal(&self.json[from..self.at]) {
+            Some(float) => Ok(Number::Float(float)),
+            None => Err(self.wants("a smaller number")),
+        }
     }
 
-    /// The rest of a number that is no integer.
-    fn float(&mut self, whole: &str) -> Result<f64, Misread> {
-        let mut fraction = "";
-        if self.byte() == b'.' {
-            self.at += 1;
-            fraction = self.digits();
-            if fraction.is_empty() {
-                return Err(self.wants("a digit"));
-            }
+    /// Passes over the part after the point, and says whether there is one.
+    fn pass_fraction(&mut self) -> Result<bool, Misread> {
+        if self.byte() != b'.' {
+            return Ok(false);
         }
-        let mut exponent = 0_i32;
-        if matches!(self.byte(), b'e' | b'E') {
-            self.at += 1;
-            let sign = self.byte();
-            self.at += usize::from(matches!(sign, b'-' | b'+'));
-            let digits = self.digits();
-            if digits.is_empty() {
-                return Err(self.wants("a digit"));
-            }
-            // Nothing is as large as what has more digits.
-            exponent = digits.parse().unwrap_or(i32::MAX / 2);
-            exponent = if sign == b'-' { -exponent } else { exponent };
+        self.at += 1;
+        self.digits().map(|_| true)
+    }
+
+    /// Passes over the power of ten, and says whether there is one.
+    fn pass_exponent(&mut self) -> Result<bool, Misread> {
+        if !matches!(self.byte(), b'e' | b'E') {
+            return Ok(false);
         }
-        Ok(scaled(whole, fraction, exponent))
+        self.at += 1;
+        self.at += usize::from(matches!(self.byte(), b'-' | b'+'));
+        self.digits().map(|_| true)
     }
 
     /// A text between quotes.
@@ -295,34 +291,4 @@ impl<'de> Reader<'de> {
             _ => self.number().map(drop),
         }
     }
-}
-
-/// A number by its digits. The last bit may differ: tables that make it exact take 10 KB.
-fn scaled(whole: &str, fraction: &str, exponent: i32) -> f64 {
-    let mut digits = 0_u64;
-    let mut exponent = i64::from(exponent);
-    let figures = whole.bytes().map(|byte| (byte, 0));
-    for (byte, after_point) in figures.chain(fraction.bytes().map(|byte| (byte, 1))) {
-        let more = digits.checked_mul(10);
-        match more.and_then(|more| more.checked_add(u64::from(byte - b'0'))) {
-            Some(more) => {
-                digits = more;
-                exponent -= after_point;
-            }
-            // A digit that makes no difference.
-            None => exponent += 1 - after_point,
-        }
-    }
-    let mut value = digits as f64;
-    while exponent < 0 && value != 0.0 {
-        let step = exponent.max(-MOST);
-        value /= 10_f64.powi(-step as i32);
-        exponent -= step;
-    }
-    while exponent > 0 && value.is_normal() {
-        let step = exponent.min(MOST);
-        value *= 10_f64.powi(step as i32);
-        exponent -= step;
-    }
-    value
 }
