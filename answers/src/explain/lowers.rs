@@ -5,7 +5,6 @@ use super::moment::Places;
 use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment};
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use trace::categories::{self, Category, Named};
 use trace::code as source;
@@ -186,26 +185,18 @@ fn asked_for_by(
     blocks: &[BlockIdx],
     least: f64,
 ) -> String {
-    let mut all = Bytes::ZERO;
-    let mut sums: HashMap<String, Bytes> = HashMap::new();
-    for block in blocks {
-        let size = look.device.blocks.kind(*block).size;
-        all += size;
-        let place = places.of(*block);
-        if place.frame.is_some() {
-            *sums.entry(place.name).or_default() += size;
-        }
-    }
-    let most = sums
+    let sizes = blocks
         .iter()
-        .max_by_key(|(place, sum)| (**sum, Reverse(*place)))
-        .filter(|(_, sum)| sum.0 as f64 >= least * all.0 as f64);
+        .map(|block| look.device.blocks.kind(*block).size);
+    let all: Bytes = sizes.sum();
+    let most = places.most_of(blocks);
+    let most = most.filter(|(_, sum)| sum.0 as f64 >= least * all.0 as f64);
     most.map_or_else(String::new, |(place, sum)| {
         let how = match sum.0 * 2 > all.0 {
             true => "most",
             false => "the largest part",
         };
-        format!("; {how} is asked for by {}", code(place))
+        format!("; {how} is asked for by {}", code(&place))
     })
 }
 

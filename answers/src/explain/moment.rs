@@ -5,6 +5,7 @@ use crate::contents::held_by;
 use crate::names::{frame_text, shown};
 use api::explain::{Moment, PlaceBytes};
 use api::frames::FrameText;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use trace::categories;
 use trace::code;
@@ -48,6 +49,19 @@ impl<'a> Places<'a> {
             forwards: Forwards::new(look.device, look.stacks()),
             known: HashMap::new(),
         }
+    }
+
+    /// The place in the program that asked for most of these blocks, and how much that is.
+    pub fn most_of(&mut self, blocks: &[BlockIdx]) -> Option<(String, Bytes)> {
+        let mut sums: HashMap<String, Bytes> = HashMap::new();
+        for &block in blocks {
+            let place = self.of(block);
+            if place.frame.is_some() {
+                *sums.entry(place.name).or_default() += self.look.device.blocks.kind(block).size;
+            }
+        }
+        let sums = sums.into_iter();
+        sums.max_by_key(|(place, sum)| (*sum, Reverse(place.clone())))
     }
 
     /// The place that requested a block: the innermost line of the program outside of PyTorch.

@@ -6,8 +6,6 @@ use super::words::{self, Outside};
 use crate::names::shown;
 use api::explain::{Moment, OutlivedStep, UnlikeOthers};
 use api::leaks::Verdict;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use timeline::lanes::plain_step_name;
 use trace::device::DeviceIdx;
 use trace::failing::Times;
@@ -81,15 +79,7 @@ fn differs(look: &Look<'_>, unlike: &Unlike, event: EventIdx) -> UnlikeOthers {
 
 /// `None` where no line of the program is known.
 fn held(look: &Look<'_>, places: &mut Places<'_>, outlived: &Outlived) -> Option<OutlivedStep> {
-    let mut sums: HashMap<String, Bytes> = HashMap::new();
-    for block in &outlived.blocks {
-        let place = places.of(*block);
-        if place.frame.is_some() {
-            *sums.entry(place.name).or_default() += look.device.blocks.kind(*block).size;
-        }
-    }
-    let most = sums.into_iter();
-    let (place, _) = most.max_by_key(|(place, sum)| (*sum, Reverse(place.clone())))?;
+    let (place, _) = places.most_of(&outlived.blocks)?;
     let mut told = OutlivedStep {
         bytes: outlived.bytes,
         place,
