@@ -302,6 +302,12 @@ pub(crate) fn module_name(file: &str) -> String {
     tail.replace('/', ".")
 }
 
+/// Whether a file of Transformers puts weights on the device. Since its version 5, threads do that,
+/// so that `from_pretrained` is not on their stacks.
+pub(crate) fn loads_weights(file: &str) -> bool {
+    file.ends_with("transformers/core_model_loading.py")
+}
+
 /// Whether a frame is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
 pub fn is_python(stacks: &Stacks, frame: Frame) -> bool {
     code::is_python(stacks.str(frame.filename), frame.line)

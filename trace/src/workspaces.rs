@@ -23,7 +23,7 @@ use crate::units::Bytes;
 
 /// Their sizes: 8,519,680 B before Hopper and 32 MiB since, and 1 MiB of cuBLASLt (PyTorch,
 /// `CUDABlas.cpp`).
-const SIZES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
+pub(crate) const SIZES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
 
 /// Whether a workspace may have this requested size. Other blocks may, too.
 pub(crate) fn is_size(requested: Bytes) -> bool {

@@ -40,6 +40,8 @@ pub(super) struct Fact {
     /// The line of Megatron's buffer for parameters and gradients at which it is made: first the
     /// parameters, where an optimizer is distributed, and then the gradients.
     pub buffer_of_gradients: Option<u32>,
+    /// Read from a file by `torch.load`.
+    pub loads: bool,
     /// In the clipping of gradients, which computes norms and keeps nothing.
     pub clips: bool,
     /// Made by a line of the program: in between, there is only PyTorch, and no optimizer of it or
@@ -163,6 +165,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
             Says::OfParameter
         }
         "deepcopy" | "from_pretrained" | "set_module_tensor_to_device" => Says::OfModule,
+        _ if site::loads_weights(&file) => Says::OfModule,
         _ if site::shards_module(stacks, frame) => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
             Says::OfModule
@@ -291,6 +294,7 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             any_python = true;
             let file = code::slashed(stacks.str(frame.filename));
             inner = file.ends_with("torch/nn/modules/module.py");
+            fact.loads |= file.ends_with("torch/serialization.py");
             if stacks.str(frame.name) == "__init__" && file.ends_with("/param_and_grad_buffer.py") {
                 fact.buffer_of_gradients.get_or_insert(frame.line);
             }

@@ -17,13 +17,16 @@
 //! `zero_grad`; an activation is given back in a backward pass. Where there is exactly one lasting
 //! block for each gradient, it is the parameter.
 
+mod batches;
 mod caches;
+mod dropped;
 mod facts;
 mod history;
 mod kept;
 pub mod own;
 mod rules;
 mod sizes;
+mod surplus;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -272,7 +275,7 @@ impl Categories {
 /// The most memory that finding the categories of a device may take, bytes: several times what it
 /// takes for any recording at hand.
 pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
-    const PER_BLOCK: usize = 24;
+    const PER_BLOCK: usize = 36;
     const PER_EVENT: usize = 2;
     const PER_NAME: usize = 192;
     /// A phase may be as short as an event, as where text is generated token by token.

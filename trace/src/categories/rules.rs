@@ -1,10 +1,11 @@
 //! The rules themselves, one function for each phase in which a block can be made.
 
+use super::batches::Batches;
 use super::facts::{Fact, Facts};
 use super::history::{History, Nth, Place};
 use super::sizes::Sizes;
 use super::survey::Survey;
-use super::{Category, caches, kept};
+use super::{Category, caches, dropped, kept};
 use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
@@ -33,14 +34,19 @@ pub(super) fn apply(
     let survey = Survey::of((device, stacks), &roles, &facts, &phases, watch)?;
     let watch = watch.beside(survey.heap_bytes());
     let growing = caches::growing(device, &roles, &facts, &survey);
+    let dropped = dropped::blocks(device, &roles, &facts, &survey, watch)?;
+    let batches = Batches::of(device, &roles, &facts, &survey, watch)?;
+    let watch = watch.beside(of_vec(&dropped) + batches.heap_bytes());
     let mut rules = Rules {
         device,
         stacks,
         roles: &roles,
         facts: &facts,
-        budget: survey.gradients.clone(),
+        budget: survey.of_no_module(),
         survey: &survey,
         growing: &growing,
+        dropped: &dropped,
+        batches: &batches,
         failures: failures(device),
         history: History::default(),
     };
@@ -109,9 +115,12 @@ struct Rules<'a> {
     facts: &'a Facts,
     survey: &'a Survey,
     growing: &'a [StackIdx],
+    dropped: &'a [u32],
+    batches: &'a Batches,
     /// Events at which memory ran out.
     failures: Vec<u32>,
-    /// Gradients whose parameter has not been found yet.
+    /// Gradients whose parameter has not been found yet. Modules have theirs, so what the program
+    /// makes before them, as large as a weight, is not taken for it.
     budget: Sizes,
     history: History,
 }
@@ -240,9 +249,14 @@ impl<'a> Rules<'a> {
         }
         if self.lasts(life)
             && life.role != Role::ModelSetup
-            && self.survey.is_taken_for_a_product(self.device, life.block)
+            && self
+                .survey
+                .is_taken_for_a_product(self.device, life.role, life.block)
         {
             return Verdict::Is(Category::Temporary);
+        }
+        if self.is_cleared(life) {
+            return Verdict::Is(Category::Gradient);
         }
         let part = &self.survey.parts[life.part];
         let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
@@ -272,6 +286,17 @@ impl<'a> Rules<'a> {
             (Phase::Other, _) => self.made_by_program(life),
             (Phase::Unknown, _) => Verdict::Is(Category::Unknown),
         }
+    }
+
+    /// Whether `zero_grad` takes what a line of the program makes, as copies of gradients in 32
+    /// bits for weights of 32 bits. It has not come to the newest ones yet.
+    fn is_cleared(&self, life: &Life<'_>) -> bool {
+        let part = &self.survey.parts[life.part];
+        let stack = life.kind.alloc_stack;
+        life.role == Role::Program
+            && part.pass > 0
+            && self.batches.is_cleared(stack)
+            && (self.lasts(life) || self.roles.get(life.kind.free_stack) == Role::ZeroGrad)
     }
 
     /// The category of a block of a cache of keys and values. Where a model is trained with
@@ -356,7 +381,7 @@ impl<'a> Rules<'a> {
                 false => copies,
             };
         }
-        let is_trained = self.budget.take(kind.requested);
+        let is_trained = fact.of_module || self.budget.take(kind.requested);
         if fact.shard_line > self.survey.shard_line {
             Category::OptimizerState
         } else if fact.of_object && !is_trained && self.survey.shows_gradients() {
@@ -397,11 +422,14 @@ impl<'a> Rules<'a> {
                 Category::Temporary
             };
         }
-        let cleared = self.roles.get(life.kind.free_stack) == Role::ZeroGrad;
+        let cleared = self.roles.get(life.kind.free_stack) == Role::ZeroGrad
+            || self.lasts(life) && self.batches.is_cleared(life.kind.alloc_stack);
         let parameters = &self.survey.parameters;
         let waits = self.survey.waits_for_later_pass(life.part, life.freed);
         if cleared || life.fact.accumulates {
             Category::Gradient
+        } else if self.is_spare(life) {
+            Category::Temporary
         } else if waits && self.roles.get(life.kind.free_stack) != Role::Program {
             // A second backward pass goes through what the first one made, and gives it back. The
             // gradient of a weight goes when the program clears it.
@@ -426,6 +454,15 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// Whether a block that autograd's thread made, with no code in Python, is one more than there
+    /// can be gradients: its workspace.
+    fn is_spare(&self, life: &Life<'_>) -> bool {
+        let pass = self.survey.parts[life.part].pass;
+        life.role == Role::Silent
+            && self.lasts(life)
+            && self.survey.is_beyond_gradients(pass, life.kind.requested)
+    }
+
     /// Whether memory ran out while the block was there. The exception then gave it back, so that
     /// its end says nothing of what it was for.
     fn is_cut_off(&self, life: &Life<'_>) -> bool {
@@ -441,19 +478,14 @@ impl<'a> Rules<'a> {
         if self.is_cut_off(life) && !self.lasts(life) && !self.feeds_cache(life) {
             return Verdict::AsBefore(Category::Activation);
         }
-        let saved = self.facts.get(life.kind.free_stack).saved;
+        if self.is_batch(life) {
+            return Verdict::Is(self.given(life));
+        }
         if life.freed < part.end {
-            return Verdict::Is(if self.feeds_cache(life) {
-                Category::KvCache
-            } else if saved && !self.survey.learns {
-                // Where nothing learns, a loop of many calls is one pass. What autograd saved in a
-                // call waits for a backward pass until the next call's output takes its place.
-                Category::Activation
-            } else {
-                Category::Temporary
-            });
+            return Verdict::Is(self.gone_in_forward(life));
         }
         let lasts = self.lasts(life);
+        let saved = self.is_saved(life) || self.is_dropped(life) || self.is_walked_through(life);
         let Some(at) = part.backward else {
             return if saved {
                 Verdict::Is(Category::Activation)
@@ -494,8 +526,61 @@ impl<'a> Rules<'a> {
                 // A trainer that ends gives back the workspaces, too.
                 Role::Forward if self.survey.is_like_workspace(life.kind) => Category::Temporary,
                 Role::Forward => Category::Activation,
+                // As large as what is trained: weights that are kept, for example the best so far.
+                _ if self.is_owned(life) => Category::Unknown,
                 _ => Category::Temporary,
             })
+        }
+    }
+
+    /// The category of a block that is given back before its forward pass ends.
+    fn gone_in_forward(&self, life: &Life<'_>) -> Category {
+        if self.feeds_cache(life) {
+            Category::KvCache
+        } else if self.is_dropped(life) || self.is_saved(life) && !self.survey.learns {
+            // Where nothing learns, a loop of many calls is one pass. What autograd saved in a call
+            // waits for a backward pass until the next call's output takes its place.
+            Category::Activation
+        } else {
+            Category::Temporary
+        }
+    }
+
+    /// Whether a stack of autograd gave back a block.
+    fn is_saved(&self, life: &Life<'_>) -> bool {
+        self.facts.get(life.kind.free_stack).saved
+    }
+
+    /// Whether a block went with a graph that no backward pass goes through.
+    fn is_dropped(&self, life: &Life<'_>) -> bool {
+        self.dropped.binary_search(&life.block.0).is_ok()
+    }
+
+    /// Whether a backward pass gave back a block. The program waits while it runs, so nothing but
+    /// autograd held the block. That may be a later pass, behind an optimizer's step: what a
+    /// generator has made waits until the discriminator has learned from it.
+    fn is_walked_through(&self, life: &Life<'_>) -> bool {
+        let by = self.roles.get(life.kind.free_stack);
+        self.survey.frees_tell
+            && matches!(by, Role::Backward | Role::Silent)
+            && self.survey.is_in_backward(life.freed)
+    }
+
+    /// Whether another block of the same line of the program was made before the model was called
+    /// at all, and both were there in the next call.
+    fn is_batch(&self, life: &Life<'_>) -> bool {
+        let (stack, made) = (
+            life.kind.alloc_stack,
+            self.device.blocks.alloc[life.block.index()],
+        );
+        life.role == Role::Program && self.batches.has(stack, made, life.freed)
+    }
+
+    /// The category of what the program hands to a model.
+    fn given(&self, life: &Life<'_>) -> Category {
+        match self.is_owned(life) {
+            true => Category::Unknown,
+            false => Category::Input,
         }
     }
 
@@ -514,15 +599,17 @@ impl<'a> Rules<'a> {
                     Category::Parameter
                 }
                 Some(&copies) => copies,
+                // All parameters in one, or all gradients.
+                None if self.survey.is_of_a_flat_parameter(requested) => Category::Unknown,
                 None if first.is_some() => Category::Input,
                 None => Category::Unknown,
             });
         }
         match part.forward {
-            Some(forward) if life.freed >= forward => Verdict::Is(match self.is_owned(life) {
-                true => Category::Unknown,
-                false => Category::Input,
-            }),
+            Some(_) if self.survey.is_functional() && self.is_walked_through(life) => {
+                Verdict::Is(Category::Activation)
+            }
+            Some(forward) if life.freed >= forward => Verdict::Is(self.given(life)),
             None if lasts => Verdict::AsBefore(Category::Unknown),
             _ => Verdict::Is(Category::Temporary),
         }

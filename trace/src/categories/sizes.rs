@@ -36,9 +36,23 @@ impl Sizes {
     /// Takes the larger count for each size.
     pub fn at_least(&mut self, other: &Sizes) {
         for (size, count) in &other.counts {
-            let known = self.counts.entry(*size).or_default();
-            *known = (*known).max(*count);
+            self.at_least_of(*size, *count);
         }
+    }
+
+    /// Takes the larger count for one size.
+    pub fn at_least_of(&mut self, size: Bytes, count: u32) {
+        let known = self.counts.entry(size).or_default();
+        *known = (*known).max(count);
+    }
+
+    /// What is left if each block of the others takes one of the same size.
+    pub fn without(&self, others: &Sizes) -> Sizes {
+        let mut left = self.clone();
+        for (size, count) in &mut left.counts {
+            *count = count.saturating_sub(others.count(*size));
+        }
+        left
     }
 
     /// Bytes of all of them. A hostile file may hold sizes whose sum has more than 64 bits.
@@ -91,7 +105,13 @@ impl Sizes {
 
     /// Whether `others` has exactly as many blocks of each size, for nine tenths of the bytes.
     pub fn equal_in(&self, others: &Sizes) -> bool {
-        let equal = |(size, n): (&Bytes, &u32)| match others.count(*size) == *n {
+        self.times_in(others, 1)
+    }
+
+    /// The same, so many times as many.
+    pub fn times_in(&self, others: &Sizes, times: u32) -> bool {
+        let equal = |(size, n): (&Bytes, &u32)| match others.count(*size) == n.saturating_mul(times)
+        {
             true => of_alike(*size, *n),
             false => 0,
         };

@@ -3,6 +3,7 @@
 use super::Category;
 use super::facts::{Fact, Facts};
 use super::sizes::Sizes;
+use super::surplus::Surplus;
 use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
@@ -78,6 +79,14 @@ pub(super) struct Survey {
     pub learns: bool,
     /// Whether forward passes without a backward pass keep much of what they make.
     pub keeps: bool,
+    /// Whether a module is called.
+    calls_modules: bool,
+    /// Whether it is known where blocks were given back.
+    pub frees_tell: bool,
+    /// Sizes of what optimizers make and keep.
+    states: Sizes,
+    /// Blocks of a workspace's size beside tensors of that size.
+    surplus: Surplus,
 }
 
 impl Survey {
@@ -112,19 +121,29 @@ impl Survey {
             keeps: false,
             passes: 0,
             bare: false,
+            calls_modules: false,
+            frees_tell: device
+                .blocks
+                .kinds
+                .iter()
+                .any(|kind| kind.free_stack != StackIdx::NONE),
+            states: Sizes::default(),
+            surplus: Surplus::default(),
         };
-        let backward = survey.parts.iter().filter(|s| s.phase == Phase::Backward);
-        survey.passes = backward.count() as u32;
+        let mut backward = survey.parts.iter().filter(|s| s.phase == Phase::Backward);
+        survey.passes = backward.clone().count() as u32;
+        survey.surplus = Surplus::new(facts.len(), backward.next().map(|s| s.end));
         let watch = watch.beside(phases.heap_bytes());
         survey.count_like_workspaces(device, watch)?;
         let candidates = survey.blocks(device, roles, facts, watch)?;
         survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
+        survey.surplus.buffers_at(survey.buffer_line);
         let made = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
         let lines = made.filter_map(|stack| facts.get(stack).buffer_of_gradients);
         survey.gradient_line = lines.max();
         survey.moves_modules = moves_modules(device, roles, facts);
-        survey.find_copies(candidates);
+        survey.find_copies(candidates, facts, keeps_pairs(device, stacks));
         Ok(survey)
     }
 
@@ -137,10 +156,12 @@ impl Survey {
             &self.of_modules,
             &self.before,
             &self.moved_before,
+            &self.states,
         ];
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
         // The rules keep a copy of `gradients`: those whose parameter is not found yet.
-        let tables = of_vec(&self.program) + self.like_workspaces.heap_bytes();
+        let alike = self.like_workspaces.heap_bytes() + self.surplus.heap_bytes();
+        let tables = of_vec(&self.program) + alike;
         of_vec(&self.parts) + tables + sizes + self.gradients.heap_bytes()
     }
 
@@ -176,14 +197,13 @@ impl Survey {
             }
             let alloc = blocks.alloc[block.index()];
             while self.parts[at].end <= alloc {
-                if self.parts[at].phase == Phase::Backward {
-                    self.gradients.at_least(&std::mem::take(&mut left));
-                }
+                self.end_part(at, &mut left);
                 at += 1;
             }
             if role == Role::Program {
                 self.program.push(alloc);
             }
+            self.note(role, fact, (requested, freed >= n_events));
             let part = &self.parts[at];
             let early = self.first_forward.is_none_or(|first| alloc < first);
             let line = fact.shard_line.filter(|_| part.sets_up(freed));
@@ -196,11 +216,12 @@ impl Survey {
                     }
                 }
                 _ if freed < part.end || fact.workspace => {}
-                _ if freed >= n_events && self.is_taken_for_a_product(device, block) => {}
+                _ if freed >= n_events && self.is_taken_for_a_product(device, role, block) => {}
                 Phase::Backward => left.add(requested),
                 Phase::Setup if fact.of_module => {
                     self.parameters.add(requested);
                     self.of_modules.add(requested);
+                    self.surplus.of_module(fact, requested);
                 }
                 Phase::Setup | Phase::Other if early && freed >= n_events => {
                     n_candidates += 1;
@@ -214,6 +235,22 @@ impl Survey {
         let much = |kept: u64, made: u64| kept as f64 >= KEPT * made.max(1) as f64;
         self.keeps = much(kept.count, made.count) || much(kept.bytes.0, made.bytes.0);
         Ok(candidates)
+    }
+
+    /// Notes what a block shows by itself: its size, and whether it stays.
+    fn note(&mut self, role: Role, fact: &Fact, (requested, stays): (Bytes, bool)) {
+        self.calls_modules |= fact.calls_module;
+        if role == Role::Optimizer && stays && !fact.clips {
+            self.states.add(requested);
+        }
+    }
+
+    /// Notes what a part left behind, if it is a backward pass.
+    fn end_part(&mut self, at: usize, left: &mut Sizes) {
+        if self.parts[at].phase == Phase::Backward {
+            self.surplus.left(self.parts[at].pass, left);
+            self.gradients.at_least(&std::mem::take(left));
+        }
     }
 
     /// Tells the gradients from the rest of what backward passes leave behind; so much is of the
@@ -250,10 +287,18 @@ impl Survey {
         device: &DeviceTrace,
         watch: Watch<'_>,
     ) -> Result<(), Stopped> {
-        for index in 0..device.blocks.len() as u32 {
-            watch.at_row(index as usize, || 3 * self.like_workspaces.heap_bytes())?;
-            self.like_workspaces
-                .add(device.blocks.kind(BlockIdx(index)));
+        let blocks = &device.blocks;
+        for index in 0..blocks.len() as u32 {
+            watch.at_row(index as usize, || {
+                3 * (self.like_workspaces.heap_bytes() + self.surplus.heap_bytes())
+            })?;
+            let kind = blocks.kind(BlockIdx(index));
+            self.like_workspaces.add(kind);
+            if index >= blocks.n_preexisting {
+                let [alloc, freed] =
+                    [&blocks.alloc, &blocks.free_requested].map(|of| of[index as usize]);
+                self.surplus.made(kind, alloc, freed >= device.events.len());
+            }
         }
         Ok(())
     }
@@ -273,16 +318,21 @@ impl Survey {
     /// the size (32 bits for 16). An optimizer of PyTorch or of a library makes its own state: what
     /// is equally large may be anything then. Twice the size of a large tensor is often another
     /// tensor's, so most of them must have such a block, and not only most bytes.
-    fn find_copies(&mut self, candidates: FxHashMap<StackIdx, Sizes>) {
+    ///
+    /// An optimizer that keeps two tensors for each parameter (`pairs`) and makes none has loaded
+    /// them: if two for each parameter stay of what was read from a file, these are its state.
+    fn find_copies(&mut self, candidates: FxHashMap<StackIdx, Sizes>, facts: &Facts, pairs: bool) {
         let trained = match self.gradients.is_empty() {
             true => &self.of_modules,
             false => &self.gradients,
         };
         let all = trained.bytes();
+        let pairs = pairs && trained.bytes_in(&self.states, 1) == 0;
         for (stack, own) in candidates {
+            let loaded = pairs && facts.get(stack).loads && trained.times_in(&own, 2);
             let [alike, twice] = [1, 2].map(|factor| trained.bytes_in(&own, factor) * 2 >= all);
             let twice = twice && trained.blocks_in(&own, 2) * 2 >= trained.blocks();
-            let copies = match self.has_optimizer && !twice {
+            let copies = match self.has_optimizer && !twice && !loaded {
                 true => Category::Unknown,
                 false => Category::OptimizerState,
             };
@@ -302,8 +352,14 @@ impl Survey {
 
     /// Whether a block is [like a workspace](Survey::is_like_workspace), and the line that made it
     /// made something else, too, just before or after it: a product needs a workspace beside what
-    /// it is for. A line that makes a parameter makes nothing else, or its equals.
-    pub fn is_taken_for_a_product(&self, device: &DeviceTrace, block: BlockIdx) -> bool {
+    /// it is for. A line that makes a parameter makes nothing else, or its equals. Or the line of
+    /// the program runs in training, and left a block of such a size [once](Surplus::is_left_once).
+    pub fn is_taken_for_a_product(
+        &self,
+        device: &DeviceTrace,
+        role: Role,
+        block: BlockIdx,
+    ) -> bool {
         let kind = device.blocks.kind(block);
         let is_beside = |other: u32| {
             device.blocks.made().contains(&other) && {
@@ -311,9 +367,42 @@ impl Survey {
                 other.alloc_stack == kind.alloc_stack && other.requested != kind.requested
             }
         };
-        workspaces::is_size(kind.requested)
-            && self.is_like_workspace(kind)
-            && (is_beside(block.0.wrapping_sub(1)) || is_beside(block.0 + 1))
+        let is_alone = || {
+            self.is_like_workspace(kind)
+                && (is_beside(block.0.wrapping_sub(1)) || is_beside(block.0 + 1))
+        };
+        let alloc = device.blocks.alloc[block.index()];
+        let is_once = || self.surplus.is_left_once(kind, role, alloc);
+        workspaces::is_size(kind.requested) && (is_alone() || is_once())
+    }
+
+    /// Whether a block that a backward pass leaves behind, and that lasts, has the size of a
+    /// workspace, and is one more than there can be gradients of it.
+    pub fn is_beyond_gradients(&self, pass: u32, requested: Bytes) -> bool {
+        workspaces::is_size(requested) && self.surplus.is_beyond(pass, requested, &self.parameters)
+    }
+
+    /// The gradients whose parameter was not made as part of a module.
+    pub fn of_no_module(&self) -> Sizes {
+        self.gradients.without(&self.of_modules)
+    }
+
+    /// Whether an event is in a backward pass.
+    pub fn is_in_backward(&self, event: u32) -> bool {
+        let at = self.parts.partition_point(|part| part.end <= event);
+        let part = self.parts.get(at);
+        part.is_some_and(|part| part.phase == Phase::Backward)
+    }
+
+    /// Whether the program calls no module, so that its own lines are the forward pass.
+    pub fn is_functional(&self) -> bool {
+        !self.calls_modules
+    }
+
+    /// Whether an optimizer keeps blocks of this size, and no gradient has it: they belong to a
+    /// parameter into whose gradient backward passes only write.
+    pub fn is_of_a_flat_parameter(&self, requested: Bytes) -> bool {
+        self.states.has(requested) && !self.gradients.has(requested)
     }
 
     /// Whether a block that outlived a backward pass was given back in a later one, with no step of
@@ -387,6 +476,17 @@ fn has_optimizer(device: &DeviceTrace, stacks: &Stacks, roles: &Roles, facts: &F
     let mut makers = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
     let is_step = |stack| roles.get(stack) == Role::Optimizer && !facts.get(stack).clips;
     scopes.any(|scope| stacks.str(scope.name).starts_with("Optimizer.step")) || makers.any(is_step)
+}
+
+/// Whether an optimizer steps that keeps two tensors for each parameter.
+fn keeps_pairs(device: &DeviceTrace, stacks: &Stacks) -> bool {
+    const CLASSES: [&str; 5] = ["Adam", "AdamW", "NAdam", "RAdam", "Adamax"];
+    let mut scopes = device.annotations.iter();
+    scopes.any(|scope| {
+        let name = stacks.str(scope.name);
+        let class = name.strip_prefix("Optimizer.step#");
+        class.is_some_and(|class| CLASSES.contains(&class.trim_end_matches(".step")))
+    })
 }
 
 /// Whether what modules hold was made elsewhere, and then moved to the device or copied there.

@@ -214,6 +214,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         _ if in_torch("torch/nn/functional.py") => Says::Forward,
         _ if in_torch("torch/nn/init.py") || in_torch("torch/serialization.py") => Says::ModelSetup,
         "from_pretrained" | "load_state_dict" => Says::ModelSetup,
+        _ if site::loads_weights(&file) => Says::ModelSetup,
         // Accelerate's, for a model on several devices.
         "load_checkpoint_and_dispatch" | "dispatch_model" | "set_module_tensor_to_device" => {
             Says::ModelSetup

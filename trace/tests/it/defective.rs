@@ -3,7 +3,13 @@
 
 use trace::allocator::Config;
 use trace::allocator::conf;
+use trace::categories::Categories;
+use trace::compare;
+use trace::compare::profile::Profile;
 use trace::layout::Layout;
+use trace::leaks;
+use trace::peaking::Peaking;
+use trace::phases::Phases;
 use trace::reader::{self, Limits};
 use trace::replay;
 use trace::trace::Trace;
@@ -51,9 +57,19 @@ fn notes(events: &[Event<'_>]) -> Vec<String> {
             assert!(told.peak_allocated <= Bytes(all + events.len() as u64 * 2 * MIB));
         }
     }
-    for event in 0..events.len() as u32 {
-        drop(Layout::at(device, EventIdx(event)));
+    let categories = Categories::of(device, &trace.stacks);
+    let phases = Phases::of(device, &trace.stacks);
+    for event in (0..events.len() as u32).map(EventIdx) {
+        drop(Layout::at(device, event));
+        drop(categories.alive(device, Some(event)));
+        let both = (&categories, &phases);
+        let work = Peaking::of(device, &trace.stacks, both, event, Watch::nobody());
+        assert!(work.is_ok(), "nobody stops it");
     }
+    drop(leaks::of_trace(&trace));
+    let profile = Profile::of(&trace);
+    let compared = compare::compare(&profile, &profile, Watch::nobody());
+    assert!(compared.is_ok(), "nobody stops it");
     trace.quality.into_iter().map(|note| note.code).collect()
 }
 

@@ -1,5 +1,7 @@
 //! One program for each rule.
 
+mod calls;
+mod loaded;
 mod own;
 mod passes;
 mod trained;
