@@ -27,9 +27,9 @@ use std::collections::BTreeSet;
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Change {
-    /// Peak, growth, leaks and sites are the same.
+    /// Peak, growth, leaks, sites and the peaks of most steps are the same.
     None,
-    /// Peak and growth are the same; sites differ.
+    /// Peak and growth are the same; sites or the peaks of most steps differ.
     Moved,
     /// Peak, growth or leaks are better, none is worse.
     Better,

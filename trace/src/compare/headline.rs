@@ -5,7 +5,7 @@ use super::gate::Said;
 use super::leak_places::half_gone;
 use super::rates::{Counted, Rates};
 use super::words::{growth_told, levels, signed, without_history};
-use super::{Change, Difference, LeakChange, LeakPlace, Leaks, noise, peak_place};
+use super::{Change, Difference, LeakChange, LeakPlace, Leaks, below_peak, noise, peak_place};
 use crate::leaks::Verdict;
 use crate::units::Bytes;
 use std::cmp::Ordering;
@@ -22,13 +22,7 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
                 n => format!("{n} allocation sites hold the same"),
             },
         ],
-        Change::Moved => vec![
-            no_change(difference, " of peak and growth"),
-            match difference.sites.len() {
-                1 => "one allocation site differs".to_owned(),
-                n => format!("{n} allocation sites differ"),
-            },
-        ],
+        Change::Moved => moved(difference),
         Change::NotComparable => return not_comparable(difference, signs, said),
         _ if !difference.has_levels() => return without_levels(difference, said),
         Change::Better | Change::Worse | Change::Mixed => {
@@ -51,6 +45,18 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
     let work = work.map(|times| format!("with most tensors {times} as large: perhaps other work"));
     let parts = parts.chain(growth).chain(leak).chain(both).chain(work);
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// A peak that is the same, and what is not.
+fn moved(difference: &Difference) -> Vec<String> {
+    let below = below_peak::told(difference).map(|steps| format!("but {steps}"));
+    let sites = match difference.sites.len() {
+        0 => None,
+        1 => Some("one allocation site differs".to_owned()),
+        n => Some(format!("{n} allocation sites differ")),
+    };
+    let peak = no_change(difference, " of peak and growth");
+    [Some(peak), below, sites].into_iter().flatten().collect()
 }
 
 /// What is worse in runs whose levels say nothing of one another, and then why they do not.

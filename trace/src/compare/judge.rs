@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::gate::Said;
 use super::rates::Rates;
-use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, noise};
+use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, below_peak, noise};
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
@@ -142,7 +142,9 @@ pub(super) fn change(difference: &Difference, signs: [i8; 5], said: &Said) -> Ch
         (true, true) => Change::Mixed,
         (true, false) => Change::Worse,
         (false, true) => Change::Better,
-        (false, false) if difference.sites.is_empty() => Change::None,
+        (false, false) if difference.sites.is_empty() && below_peak::told(difference).is_none() => {
+            Change::None
+        }
         (false, false) => Change::Moved,
     }
 }

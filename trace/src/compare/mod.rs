@@ -41,7 +41,7 @@
 //! noise         how much two runs of one program differ
 //! difference    all that was found, as values
 //! judge         better or worse
-//! headline, words, peak_place
+//! headline, words, peak_place, below_peak
 //!               the same in a sentence
 //! gate          the same as an exit code
 //! phase, curves two runs over one axis
@@ -49,6 +49,7 @@
 
 pub mod apart;
 mod beginnings;
+mod below_peak;
 mod beside;
 mod called;
 mod cancel;

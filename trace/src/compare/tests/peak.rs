@@ -62,3 +62,39 @@ fn steps_that_differ_in_a_rhythm_are_no_luck() {
     check(&data, &usual, Change::Moved, Outcome::Pass);
     check(&every(6, 64, 1), &usual, Change::Moved, Outcome::Pass);
 }
+
+/// The first step is one of a kind, and hides what all the others need.
+#[test]
+fn steps_that_differ_below_the_peak_are_told() {
+    let others = |mib: &[u64]| {
+        let mut lengths = vec![64 * MIB];
+        lengths.extend(mib.iter().cycle().take(11).map(|mib| mib * MIB));
+        let program = Program {
+            lengths,
+            ..Program::default()
+        };
+        program.profile()
+    };
+    let check = |base: &[u64], new: &[u64], told: Option<&str>| {
+        let found = compare(&others(base), &others(new));
+        let gated = gate::gate(&found, &Limits::default());
+        assert_eq!(gated.outcome, Outcome::Pass, "{gated:?}");
+        let found = &found[0];
+        assert_eq!(found.change == Change::Moved, told.is_some());
+        let below = found
+            .headline
+            .split(", ")
+            .find(|part| part.starts_with("but "));
+        assert_eq!(below, told, "{}", found.headline);
+    };
+    let higher = "but 11 of 12 steps peak higher (464 MiB → 496 MiB at the median)";
+    check(&[16], &[24], Some(higher));
+    let lower = "but 11 of 12 steps peak lower (496 MiB → 464 MiB at the median)";
+    check(&[24], &[16], Some(lower));
+    check(&[16], &[16], None);
+    // Steps that vary as much by themselves.
+    check(&[16, 32], &[20, 36], None);
+    check(&[16, 24], &[24, 16], None);
+    // Only some.
+    check(&[16, 16, 16], &[16, 16, 24], None);
+}
