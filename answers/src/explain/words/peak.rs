@@ -51,7 +51,10 @@ pub fn differs(unlike: &UnlikeOthers, of: usize, word: Word) -> String {
             code(place)
         ),
         (None, Some(times)) => {
-            format!("; it asks for {times:.1} times as much at the same lines as the median one")
+            let which = if unlike.rises { "the highest" } else { "it" };
+            format!(
+                "; {which} asks for {times:.1} times as much at the same lines as the median one"
+            )
         }
         (None, None) => String::new(),
     };
@@ -131,10 +134,14 @@ mod tests {
                     nothing in the others";
         check(&place, &format!("{begin}; {more}."));
         let rises = UnlikeOthers { rises: true, ..one };
-        check(
-            &rises,
-            "The peaks rise from step to step, the median step at 300 MiB.",
-        );
+        let begin = "The peaks rise from step to step, the median step at 300 MiB";
+        check(&rises, &format!("{begin}."));
+        let times = UnlikeOthers {
+            times_as_large: Some(1.52),
+            ..rises
+        };
+        let more = "the highest asks for 1.5 times as much at the same lines as the median one";
+        check(&times, &format!("{begin}; {more}."));
         let names = |steps: &[&str], expected: &str| {
             check(
                 &unlike(steps),

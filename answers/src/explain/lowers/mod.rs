@@ -1,28 +1,34 @@
 //! What lowers the largest part of what was in use at a moment.
+//!
+//! ```text
+//! update   temporaries of an optimizer's step
+//! copies   copies of all weights
+//! tried    a first step in which a library tries what is fastest
+//! by_file  blocks by the files of libraries in their stacks
+//! ```
+
+mod by_file;
+mod copies;
+mod tried;
+mod update;
 
 use super::Look;
 use super::moment::Places;
 use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment};
-use std::collections::HashMap;
+use by_file::{held_in, is_checkpoint, is_lbfgs};
+use copies::copies;
 use trace::categories::{self, Category, Named};
-use trace::code as source;
 use trace::peaking::Peaking;
 use trace::phases::Phase;
-use trace::span::Span;
-use trace::steps::Word;
 use trace::trace::BlockIdx;
 use trace::units::{Bytes, EventIdx};
+use tried::tried_once;
+use update::of_update;
 
 /// A category is mentioned from this share of the peak on, and a line from this share of it.
 const LARGE: f64 = 0.4;
-/// Copies of the weights are mentioned from this share of the peak on.
-const COPIES: f64 = 0.2;
-/// Temporaries of an optimizer are mentioned from this share of the peak on.
-const UPDATE: f64 = 0.1;
-/// Of the weights, or of the gradients, so much is all.
-const ALL: f64 = 0.9;
 
 /// What lowers the peak of a recording in which nothing failed. What a variable still holds of the
 /// step before (`is_held`) makes temporaries of what else would be gone, or be an activation.
@@ -237,170 +243,4 @@ fn what_lowers(
         Category::Input => "a smaller batch, or moving each to the device only when it is used",
         Category::Buffer | Category::Before | Category::Unknown => return None,
     })
-}
-
-/// Temporaries that an optimizer of PyTorch makes for all gradients at once.
-fn of_update(look: &Look<'_>, peak: &Moment) -> Option<Advice> {
-    let alive = categories::alive(look.device, peak.event);
-    let is_temporary = |block: &BlockIdx| look.categories.found(*block) == Category::Temporary;
-    let temporaries: Vec<BlockIdx> = alive.filter(is_temporary).collect();
-    let bytes = held_in(look, &temporaries, is_update);
-    let gradients = of_category(peak, Category::Gradient);
-    let is_all = bytes.0 as f64 >= ALL * gradients.0 as f64 && gradients > Bytes::ZERO;
-    let is_large = bytes.0 as f64 >= UPDATE * peak.allocated.0 as f64;
-    (is_all && is_large).then(|| Advice {
-        basis: Basis::NotComputed,
-        sentence: format!(
-            "{bytes} are temporaries of the optimizer's step, as large as all gradients. \
-             `fused=True` makes none of them, `foreach=False` those of one weight at a time."
-        ),
-    })
-}
-
-/// Bytes of a category at a moment.
-fn of_category(peak: &Moment, category: Category) -> Bytes {
-    let mut shares = peak.categories.iter();
-    let share = shares.find(|share| share.category == Named::Ours(category));
-    share.map_or(Bytes::ZERO, |share| share.bytes)
-}
-
-/// Bytes of blocks with a frame of such a file in their stack.
-fn held_in(look: &Look<'_>, blocks: &[BlockIdx], is_there: fn(&str) -> bool) -> Bytes {
-    let stacks = look.stacks();
-    let kind = |block: &BlockIdx| look.device.blocks.kind(*block);
-    let is_in = |block: &&BlockIdx| {
-        let mut frames = stacks.frames(kind(block).alloc_stack).iter();
-        frames.any(|frame| {
-            let file = stacks.str(stacks.frame(*frame).filename);
-            is_there(&source::slashed(file))
-        })
-    };
-    blocks
-        .iter()
-        .filter(is_in)
-        .map(|block| kind(block).size)
-        .sum()
-}
-
-fn is_checkpoint(file: &str) -> bool {
-    file.ends_with("torch/utils/checkpoint.py")
-}
-
-fn is_lbfgs(file: &str) -> bool {
-    file.ends_with("torch/optim/lbfgs.py")
-}
-
-/// The optimizers of PyTorch that have a fused form.
-fn is_update(file: &str) -> bool {
-    let of_torch = file.rsplit_once("torch/optim/");
-    of_torch
-        .is_some_and(|(_, name)| ["adam.py", "adamw.py", "sgd.py", "adagrad.py"].contains(&name))
-}
-
-/// Where compiled code and Triton run each way that they may take.
-fn is_benchmark(file: &str) -> bool {
-    file.ends_with("_inductor/runtime/benchmarking.py") || file.ends_with("triton/testing.py")
-}
-
-/// What makes only the first step peak so high: a library tries what is fastest.
-fn tried_once(look: &Look<'_>, peak: &Moment, peaking: &Peaking) -> Option<Advice> {
-    let device = look.device;
-    let unlike = peaking
-        .unlike
-        .as_ref()
-        .filter(|unlike| unlike.steps == [0])?;
-    let event = peak.event?;
-    let half = Bytes(peak.allocated.saturating_sub(unlike.usual).0 / 2);
-    let alive: Vec<BlockIdx> = categories::alive(device, Some(event)).collect();
-    let tuned = held_in(look, &alive, is_benchmark);
-    let newest = BlockIdx(device.events.target[event.index()]);
-    let work = Some(newest).filter(|block| is_given_back_at_once(look, *block, event));
-    let work = work.map_or(Bytes::ZERO, |block| device.blocks.kind(block).size);
-    let (bytes, how) = match tuned >= half {
-        true => (tuned, "where compiled code is tuned"),
-        false => (
-            work,
-            "where cuDNN tries algorithms (`torch.backends.cudnn.benchmark`)",
-        ),
-    };
-    (bytes > Bytes::ZERO && bytes >= half).then(|| Advice {
-        basis: Basis::NotComputed,
-        sentence: format!(
-            "{bytes} of the peak are asked for in the first {} only, and given back at once, as \
-             {how}: the median one peaks at {}.",
-            Word::of(&device.steps).one(),
-            unlike.usual
-        ),
-    })
-}
-
-/// Whether the block that an event made is the next that goes, and nothing as large is made by its
-/// stack after the first step.
-fn is_given_back_at_once(look: &Look<'_>, block: BlockIdx, event: EventIdx) -> bool {
-    let (device, blocks) = (look.device, &look.device.blocks);
-    let kind = blocks.kind(block);
-    let is_next = blocks.free_requested[block.index()] == event.0 + 1;
-    let first = device.steps.first().map_or(event, |step| step.events.end());
-    let is_like = |other: &BlockIdx| {
-        let other = blocks.kind(*other);
-        other.alloc_stack == kind.alloc_stack && other.size.0 * 2 > kind.size.0
-    };
-    let later = Span::new(first, EventIdx(device.events.len()));
-    let mut later = blocks.allocated_in(later).map(BlockIdx);
-    is_next && look.categories.found(block) == Category::Temporary && !later.any(|b| is_like(&b))
-}
-
-/// That one line made copies of all weights, which are not known to be of use on the device.
-fn copies(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {
-    let device = look.device;
-    let leaking = look.leaking();
-    let mut weights: HashMap<Bytes, u64> = HashMap::new();
-    let mut others: HashMap<String, HashMap<Bytes, u64>> = HashMap::new();
-    for block in categories::alive(device, peak.event) {
-        let size = device.blocks.kind(block).size;
-        match look.categories.found(block) {
-            Category::Parameter => *weights.entry(size).or_default() += 1,
-            Category::Unknown if !leaking.has(block) => {
-                let place = places.of(block);
-                if place.frame.is_some() {
-                    let sizes = others.entry(place.name).or_default();
-                    *sizes.entry(size).or_default() += 1;
-                }
-            }
-            _ => {}
-        }
-    }
-    let all = sum(&weights);
-    let found = others.into_iter().filter_map(|(place, sizes)| {
-        let copies = (sum(&sizes).0 as f64 / all.0.max(1) as f64).round() as u64;
-        let common = sizes.iter().map(|(size, count)| {
-            let own = weights.get(size).copied().unwrap_or(0) * copies;
-            Bytes(size.0 * own.min(*count))
-        });
-        let common: Bytes = common.sum();
-        let is_all = |whole: Bytes| common.0 as f64 >= ALL * whole.0 as f64;
-        let is_copy = copies > 0 && is_all(Bytes(all.0 * copies)) && is_all(sum(&sizes));
-        (is_copy && weights.len() > 1).then_some((common, copies, place))
-    });
-    let (bytes, copies, place) = found.max()?;
-    let is_large = bytes.0 as f64 >= COPIES * peak.allocated.0 as f64;
-    let copies = match copies {
-        1 => "a copy of all weights".to_owned(),
-        n => format!("{n} copies of all weights"),
-    };
-    is_large.then(|| Advice {
-        basis: Basis::NotComputed,
-        sentence: format!(
-            "{bytes} are as large as {copies}, made by {} (inferred). What lowers that: keeping \
-             what not every step reads in memory of the host, or a lower precision.",
-            code(&place)
-        ),
-    })
-}
-
-fn sum(sizes: &HashMap<Bytes, u64>) -> Bytes {
-    sizes
-        .iter()
-        .map(|(size, count)| Bytes(size.0 * count))
-        .sum()
 }
