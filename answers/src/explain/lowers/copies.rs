@@ -2,6 +2,7 @@
 
 use super::super::Look;
 use super::super::moment::Places;
+use super::ALL;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment};
 use std::collections::HashMap;
@@ -10,8 +11,6 @@ use trace::units::Bytes;
 
 /// Copies of the weights are mentioned from this share of the peak on.
 const COPIES: f64 = 0.2;
-/// Of the weights, so much is all.
-const ALL: f64 = 0.9;
 
 /// That one line made copies of all weights, which are not known to be of use on the device.
 pub fn copies(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {

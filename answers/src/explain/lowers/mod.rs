@@ -29,6 +29,8 @@ use update::of_update;
 
 /// A category is mentioned from this share of the peak on, and a line from this share of it.
 const LARGE: f64 = 0.4;
+/// Of the weights, or of the gradients, so much is all.
+const ALL: f64 = 0.9;
 
 /// What lowers the peak of a recording in which nothing failed. What a variable still holds of the
 /// step before (`is_held`) makes temporaries of what else would be gone, or be an activation.

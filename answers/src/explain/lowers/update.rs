@@ -1,6 +1,7 @@
 //! Temporaries that an optimizer of PyTorch makes for all gradients at once.
 
 use super::super::Look;
+use super::ALL;
 use super::by_file::{held_in, is_update};
 use api::explain::{Advice, Basis, Moment};
 use trace::categories::{self, Category, Named};
@@ -9,8 +10,6 @@ use trace::units::Bytes;
 
 /// Temporaries of an optimizer are mentioned from this share of the peak on.
 const UPDATE: f64 = 0.1;
-/// Of the gradients, so much is all.
-const ALL: f64 = 0.9;
 
 /// What makes none of these temporaries, or fewer.
 pub fn of_update(look: &Look<'_>, peak: &Moment) -> Option<Advice> {
