@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::Path;
@@ -33,6 +34,32 @@ pub struct Picture {
     pixels: Vec<[u8; 3]>,
 }
 
+/// Rows without a difference that part two bands.
+const APART: u32 = 16;
+
+/// Rows of a picture, one below the other, in which pixels differ visibly. Where the pictures
+/// themselves are out of reach, the bands say where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// The first and the last row.
+    pub rows: (u32, u32),
+    /// The first and the last column.
+    pub columns: (u32, u32),
+    /// Pixels that differ visibly.
+    pub pixels: usize,
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((top, bottom), (left, right)) = (self.rows, self.columns);
+        let pixels = self.pixels;
+        write!(
+            f,
+            "{pixels} in rows {top} to {bottom}, columns {left} to {right}"
+        )
+    }
+}
+
 /// The difference between two pictures.
 #[derive(Debug)]
 pub struct Difference {
@@ -40,6 +67,8 @@ pub struct Difference {
     pub pixels: usize,
     /// Visibly different pixels in a million.
     pub ppm: f64,
+    /// Where they are, from top to bottom.
+    pub bands: Vec<Band>,
     /// The second picture, pale, with the differences in red.
     pub marked: Picture,
 }
@@ -129,6 +158,7 @@ impl Picture {
         let (width, height) = (self.width.max(now.width), self.height.max(now.height));
         let mut marked = Vec::with_capacity(width as usize * height as usize);
         let mut pixels = 0;
+        let mut bands = Vec::new();
         for y in 0..height {
             for x in 0..width {
                 let (was, is) = (self.pixel(x, y), now.pixel(x, y));
@@ -139,7 +169,10 @@ impl Picture {
                     }
                     _ => true,
                 };
-                pixels += usize::from(differs);
+                if differs {
+                    pixels += 1;
+                    note(&mut bands, x, y);
+                }
                 marked.push(match (differs, is) {
                     (true, _) => [230, 20, 20],
                     (false, is) => is.unwrap_or_default().map(|part| 192 + part / 4),
@@ -155,6 +188,7 @@ impl Picture {
         Difference {
             pixels,
             ppm,
+            bands,
             marked,
         }
     }
@@ -189,6 +223,23 @@ impl Picture {
             .flat_map(move |row| near(x).map(move |column| (column, row)))
             .filter(move |&place| place != (x, y))
             .filter_map(|(column, row)| self.pixel(column, row))
+    }
+}
+
+/// Adds a pixel to the last band, or begins one. Pixels come row by row.
+fn note(bands: &mut Vec<Band>, x: u32, y: u32) {
+    match bands.last_mut() {
+        Some(band) if y <= band.rows.1 + APART => {
+            let (left, right) = band.columns;
+            band.rows.1 = y;
+            band.columns = (left.min(x), right.max(x));
+            band.pixels += 1;
+        }
+        _ => bands.push(Band {
+            rows: (y, y),
+            columns: (x, x),
+            pixels: 1,
+        }),
     }
 }
 
@@ -277,6 +328,26 @@ mod tests {
                 .difference(&drawn(1440, 900, |_, _| PAPER))
                 .is_tolerated()
         );
+    }
+
+    #[test]
+    fn where_pictures_differ_is_told_from_top_to_bottom() {
+        let page = drawn(100, 300, |_, _| PAPER);
+        let now = drawn(100, 300, |x, y| match (x, y) {
+            (20..30, 7 | 23) | (90, 40) => INK,
+            _ => PAPER,
+        });
+        let told: Vec<String> = page
+            .difference(&now)
+            .bands
+            .iter()
+            .map(Band::to_string)
+            .collect();
+        let expected = [
+            "20 in rows 7 to 23, columns 20 to 29",
+            "1 in rows 40 to 40, columns 90 to 90",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

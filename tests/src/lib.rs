@@ -25,7 +25,7 @@ mod test_server;
 pub use browser::{Browser, Theme, Viewport};
 pub use firefox::Firefox;
 pub use page::Page;
-pub use picture::{Picture, TOLERANCE_PPM};
+pub use picture::{Band, Picture, TOLERANCE_PPM};
 pub use places::{
     local_page, local_page_with, recordings, screenshots_dir, shared_dir, target_dir, tidemark,
     workspace_root,

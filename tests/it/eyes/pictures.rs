@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use tests::{Browser, Picture, TOLERANCE_PPM, Viewport, screenshots_dir, workspace_root};
+use tests::{Band, Browser, Picture, TOLERANCE_PPM, Viewport, screenshots_dir, workspace_root};
 
 /// Replaces every text that depends on the time or on chance: ages, dates, ports, ids.
 const TIMELESS: &str = r#"
@@ -41,6 +41,8 @@ const TIMELESS: &str = r#"
 /// A page that has looked the same for this long is at rest. Some parts beside the picture change a
 /// moment after it.
 const CALM: Duration = Duration::from_millis(300);
+/// Most places of a difference that a message names.
+const BANDS: usize = 6;
 /// Most pictures that are taken while the page is not at rest.
 const TRIES: usize = 80;
 
@@ -92,10 +94,17 @@ pub fn judge(name: &str, now: &Picture) -> Option<String> {
     };
     let marked = screenshots_dir().join(format!("{name}.diff.png"));
     found.marked.save(&marked);
+    let places: Vec<String> = found
+        .bands
+        .iter()
+        .take(BANDS)
+        .map(Band::to_string)
+        .collect();
     Some(format!(
-        "{name}: {} pixels differ, {:.0} of a million ({TOLERANCE_PPM} are tolerated): {} {}",
+        "{name}: {} pixels differ, {:.0} of a million ({TOLERANCE_PPM} are tolerated), {}: {} {}",
         found.pixels,
         found.ppm,
+        places.join("; "),
         actual.display(),
         marked.display()
     ))
