@@ -41,6 +41,8 @@ codes! {
     TIME_BACKWARDS = "time_backwards";
     /// The allocator's rules give other addresses than the recorded ones.
     ADDRESSES_NOT_PREDICTED = "addresses_not_predicted";
+    /// Each request is made larger before it is rounded.
+    PADDED_REQUESTS = "padded_requests";
     /// Some sizes of blocks are inferred.
     SIZES_INFERRED = "sizes_inferred";
     /// It is not said how much was asked for some blocks.

@@ -69,7 +69,7 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
         ),
         quality_code::NO_TIMES => (
             "no times",
-            "Events have no times: torch before 2.2 wrote none.",
+            "Events have no times: torch before 2.2, and torch_npu, write none.",
         ),
         quality_code::HOST_EVENTS_BEFORE => (
             "earlier pinned memory left out",

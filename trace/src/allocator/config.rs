@@ -15,6 +15,9 @@ pub const LARGE_BUFFER: u64 = 20 << 20;
 /// Granule of larger segments, bytes (`kRoundLarge`).
 pub const ROUND_LARGE: u64 = 2 << 20;
 
+/// What torch_npu adds to each request for most of Huawei's devices, bytes (`AddPadSize`).
+pub const PADDING: u64 = 32;
+
 /// Which of several free blocks of equal size is handed out. No setting says so, but the version of
 /// PyTorch does (docs/allocator.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,9 @@ pub(super) fn minor_version(guess: Option<&str>) -> Option<u32> {
 pub struct Config {
     /// Which of several free blocks of equal size is handed out.
     pub ties: Ties,
+    /// Bytes that are added to each request before it is rounded: [`PADDING`] under Huawei's
+    /// allocator, otherwise 0. No setting says so, but addresses and sizes of blocks do.
+    pub padding: u64,
     /// Blocks of at least this many bytes are never split; `None`: no limit.
     pub max_split_size: Option<u64>,
     /// An oversize block may exceed its request by this many bytes.
@@ -84,6 +90,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             ties: Ties::default(),
+            padding: 0,
             max_split_size: None,
             max_non_split_rounding: LARGE_BUFFER,
             roundup_power2_divisions: [0; 16],
@@ -96,10 +103,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same settings under the version of PyTorch that `other` is of.
+    /// The same settings under the version of PyTorch that `other` is of, and on its device.
     pub fn under_version_of(self, other: &Config) -> Config {
         Config {
             ties: other.ties,
+            padding: other.padding,
             expandable_private: other.expandable_private,
             ..self
         }
@@ -112,6 +120,7 @@ impl Config {
 
     /// Bytes of the block that a request of `n` bytes asks for.
     pub fn round_size(&self, n: u64) -> u64 {
+        let n = n.saturating_add(self.padding);
         if n < MIN_BLOCK {
             return MIN_BLOCK;
         }

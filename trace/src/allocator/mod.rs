@@ -18,7 +18,8 @@ use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
 pub use config::{
-    Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE, Ties,
+    Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, PADDING, ROUND_LARGE, SMALL_BUFFER,
+    SMALL_SIZE, Ties,
 };
 pub use fit::Gaps;
 use free_list::FreeList;

@@ -1,8 +1,11 @@
 //! The settings that a snapshot holds.
 
 use super::conf;
-use super::config::{Config, Ties, expands_private};
-use crate::trace::Action;
+use super::config::{Config, MIN_BLOCK, PADDING, Ties, expands_private};
+use crate::trace::{Action, BlockKind, PoolSize};
+
+/// From so many kinds of small blocks on, their sizes say whether requests are padded.
+const PADDED_KINDS: usize = 4;
 
 impl Config {
     /// Of a recording: what its settings say, and what its events show. Files of torch before 2.2
@@ -15,6 +18,27 @@ impl Config {
         let mut config = Config::from_settings(settings, torch);
         config.expandable_segments |= actions.any(|action| action == Action::SegmentMap);
         config
+    }
+
+    /// What is added to each request before it is rounded, as the blocks of a device show: a block
+    /// of the small pool has no remainder, so a request of whole granules leaves one as large as
+    /// itself, unless something is added.
+    pub fn padding_of(kinds: &[BlockKind]) -> u64 {
+        let tells = |kind: &&BlockKind| {
+            let requested = kind.requested.0;
+            kind.pool_size == PoolSize::Small
+                && requested > 0
+                && requested.is_multiple_of(MIN_BLOCK)
+        };
+        let is_padded = |kind: &BlockKind| kind.size.0 == kind.requested.0 + MIN_BLOCK;
+        let mut telling = kinds.iter().filter(tells);
+        let first = telling.by_ref().take(PADDED_KINDS);
+        let is_padded =
+            first.filter(|kind| is_padded(kind)).count() == PADDED_KINDS && telling.all(is_padded);
+        match is_padded {
+            true => PADDING,
+            false => 0,
+        }
     }
 
     /// From a snapshot's flattened `allocator_settings`, written by a version of torch such as

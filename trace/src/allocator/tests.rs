@@ -35,6 +35,15 @@ fn sizes_round_as_pytorch_rounds_them() {
     check(&four, 2049, 2560);
     check(&four, 9 * MIB, 10 * MIB);
     check(&four, 8 * MIB, 8 * MIB);
+    // torch_npu adds something to each request first.
+    let padded = Config {
+        padding: PADDING,
+        ..Config::default()
+    };
+    check(&padded, 1, 512);
+    check(&padded, 480, 512);
+    check(&padded, 481, 1024);
+    check(&padded, 512, 1024);
 }
 
 #[test]

@@ -169,6 +169,26 @@ fn scopes_metadata_and_settings_are_told_when_they_are_plain() {
 }
 
 #[test]
+fn findings_about_the_recorder_are_told() {
+    let check = |code: &str, detail: &str| {
+        let finding = QualityNote {
+            code: code.to_owned(),
+            detail: detail.to_owned(),
+        };
+        assert_eq!(note(&finding), finding);
+    };
+    check(
+        "no_times",
+        "events have no times (torch before 2.2, and torch_npu, write none)",
+    );
+    check(
+        "padded_requests",
+        "each request is made 32 B larger before it is rounded, as torch_npu does for Huawei's \
+         devices: sizes follow from that",
+    );
+}
+
+#[test]
 fn our_own_findings_are_told_and_no_others() {
     let check = |code: &str, detail: &str, expected: (&str, &str)| {
         let (code, detail) = (code.to_owned(), detail.to_owned());

@@ -4,6 +4,7 @@
 //! matching    events -> blocks: which alloc belongs to which free, what existed before
 //! initial     final segments, walked back -> segments and blocks before the first event
 //! simulate    both -> the true size of each block, by the allocator's rules
+//! padded      whether each request is made larger before it is rounded
 //! levels      blocks -> the four levels after each event, kept as a pyramid
 //! scopes      annotations -> half-open intervals of events
 //! quality     findings about the data
@@ -18,6 +19,7 @@
 
 mod initial;
 mod matching;
+mod padded;
 mod pinned;
 mod profiled;
 mod quality;
@@ -28,6 +30,7 @@ use crate::allocator::Config;
 use crate::device::DeviceIdx;
 use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
+use crate::quality_code;
 use crate::series::Way;
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
@@ -40,6 +43,7 @@ use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
 use initial::Initial;
 use matching::{Before, FinalBlock, Matched};
+use padded::Followed;
 use pinned::Host;
 use simulate::Simulated;
 
@@ -92,11 +96,15 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
     let (pinned, mut notes) = replay_host(&file, host, watch.beside(beside + done))?;
     quality.append(&mut notes);
+    // Which keys a file has says something about torch's versions, and nothing about torch_npu's.
+    let of_torch = quality
+        .iter()
+        .all(|n| n.code != quality_code::PADDED_REQUESTS);
     let mut trace = Trace {
         pinned,
         format: FormatInfo {
             pickle_protocol: snapshot.pickle_protocol,
-            torch_guess: snapshot.keys_seen.torch_guess(),
+            torch_guess: torch.filter(|_| of_torch),
             settings: snapshot.settings,
         },
         stacks: snapshot.stacks,
@@ -144,20 +152,32 @@ impl SnapshotParts<'_> {
         &self.snapshot.annotations
     }
 
-    /// The sizes of a device's blocks.
-    fn sizes(
+    /// The segments before the first event, and the sizes of a device's blocks.
+    fn follow(
         &self,
         device: DeviceIdx,
         rows: &[u32],
-        initial: &Initial,
+        segments: &[&RawSegment],
         matched: &Matched,
         watch: Watch<'_>,
-    ) -> Result<Simulated, Stopped> {
+    ) -> Result<Followed, Stopped> {
         let kinds = &self.snapshot.kinds;
-        if device.is_pinned() || self.snapshot.of_profile() {
-            return pinned::as_recorded(kinds, rows, matched, watch);
-        }
-        simulate::run(self.config, kinds, rows, initial, matched, watch)
+        let as_recorded = device.is_pinned() || self.snapshot.of_profile();
+        padded::follow(self.config, watch, |config, watch| {
+            let initial = Initial::walk_back(kinds, rows, segments, matched, config);
+            let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
+            let watch = watch.beside(of_segments);
+            let simulated = match as_recorded {
+                true => pinned::as_recorded(kinds, rows, matched, watch)?,
+                false => simulate::run(config, kinds, rows, &initial, matched, watch)?,
+            };
+            Ok(Followed {
+                held: of_segments + simulated.heap_bytes(),
+                initial,
+                simulated,
+                padding: config.padding,
+            })
+        })
     }
 }
 
@@ -223,11 +243,11 @@ fn replay_device(
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
     rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
     rows_too.look(size_of_val(&matched.blocks.addr[..]))?;
-    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched, file.config);
+    let rows = &raw.kind;
+    let followed = file.follow(device, rows, &segments, &matched, rows_too)?;
+    let (initial, mut simulated) = (followed.initial, followed.simulated);
     let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
     let rows_too = rows_too.beside(of_segments);
-    let rows = &raw.kind;
-    let mut simulated = file.sizes(device, rows, &initial, &matched, rows_too)?;
     let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
     let blocks = assemble(snapshot, rows, &mut matched, of_blocks, sizes_too)?;
@@ -270,6 +290,7 @@ fn replay_device(
         anomalies: matched.anomalies,
         simulated: &simulated.anomalies,
         resized: simulated.resized_before.len() as u64,
+        padding: followed.padding,
     });
     Ok((trace, notes))
 }

@@ -12,6 +12,8 @@ const MIB: u64 = 1 << 20;
 /// A simple allocator of a program: segments, blocks in use, and a log of what happened.
 #[derive(Debug, Default)]
 struct Program {
+    /// What it adds to each request.
+    padding: u64,
     segments: BTreeMap<u64, u64>,
     /// Address -> (requested, size, given back).
     used: BTreeMap<u64, (u64, u64, bool)>,
@@ -49,7 +51,10 @@ impl Program {
     }
 
     fn alloc(&mut self, requested: u64) {
-        let config = Config::default();
+        let config = Config {
+            padding: self.padding,
+            ..Config::default()
+        };
         let rounded = config.round_size(requested);
         let small = rounded <= MIB;
         // Only the small pool has segments of 2 MiB.
@@ -567,4 +572,60 @@ fn an_empty_snapshot_has_no_device_and_says_so() {
     let trace = run(Snapshot::default());
     assert!(trace.devices.is_empty());
     assert_eq!(trace.quality[0].code, "no_events");
+}
+
+/// As torch_npu hands memory out: nothing in the file says so, but its addresses do.
+#[test]
+fn padded_requests_are_followed_where_only_they_explain_the_addresses() {
+    let recording = |padding: u64, n: u64, still: u64| {
+        let mut program = Program {
+            padding,
+            ..Program::default()
+        };
+        for block in 0..n {
+            program.alloc(512 * (1 + block % 5));
+            program.alloc(2 * MIB + 512 * block);
+            if block % 2 == 1 {
+                let addr = *program.used.first_key_value().unwrap().0;
+                program.request(addr);
+                program.complete(addr);
+            }
+        }
+        while program.used.len() as u64 > still {
+            let addr = *program.used.first_key_value().unwrap().0;
+            program.request(addr);
+            program.complete(addr);
+        }
+        program
+    };
+    let check = |padding, n, still, expected: u64| {
+        let program = recording(padding, n, still);
+        let mut snapshot = program.snapshot(0);
+        snapshot.keys_seen.0 |= crate::reader::keys::Key::Action.bit();
+        let trace = run(snapshot);
+        let device = &trace.devices[0];
+        let own = crate::what_if::own_settings(&trace.format, device);
+        assert_eq!(own.padding, expected, "{padding} {n} {still}");
+        let told = trace
+            .quality
+            .iter()
+            .any(|note| note.code == "padded_requests");
+        assert_eq!(told, expected > 0);
+        // Keys of torch's versions say nothing about torch_npu.
+        assert_eq!(trace.format.torch_guess.is_none(), expected > 0);
+        if padding == expected {
+            assert_eq!(device.fidelity.predicted, device.fidelity.allocs);
+            let last = program.levels.len() - 1;
+            for (event, level) in program.levels.iter().enumerate().skip(last / 2) {
+                let levels = device.levels_at(EventIdx(event as u32));
+                assert_eq!(levels.0.map(Bytes::get), *level, "event {event}");
+            }
+        }
+    };
+    check(32, 40, 30, 32);
+    // Nothing is left in the segments of the end.
+    check(32, 40, 0, 32);
+    check(0, 40, 30, 0);
+    // A few addresses do not tell.
+    check(32, 3, 2, 0);
 }

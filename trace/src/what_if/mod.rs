@@ -314,6 +314,7 @@ pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
     let mut settings = Config::of_recording(&format.settings, torch, actions);
     // What was mapped before the first event shows that, too.
     settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable);
+    settings.padding = Config::padding_of(&device.blocks.kinds);
     let mut before = device.segments_before.iter();
     settings.expandable_private |=
         before.any(|segment| segment.expandable && segment.pool != PoolId::default());

@@ -118,6 +118,8 @@ pub struct Evidence<'a> {
     pub anomalies: Anomalies,
     pub simulated: &'a Lost,
     pub resized: u64,
+    /// Bytes that are added to each request before it is rounded.
+    pub padding: u64,
 }
 
 impl Evidence<'_> {
@@ -209,7 +211,7 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if time.get(n - 1).0 == 0 {
         notes.push(note(
             quality_code::NO_TIMES,
-            "events have no times (torch before 2.2)",
+            "events have no times (torch before 2.2, and torch_npu, write none)",
         ));
         return;
     }
@@ -241,6 +243,14 @@ fn is_of_segment(action: &Action) -> bool {
 /// Notes how far the simulated allocator agrees with the recorded one.
 fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let trace = evidence.trace;
+    if evidence.padding > 0 {
+        let text = format!(
+            "each request is made {} B larger before it is rounded, as torch_npu does for \
+             Huawei's devices: sizes follow from that",
+            evidence.padding
+        );
+        notes.push(note(quality_code::PADDED_REQUESTS, text));
+    }
     let missed = trace.fidelity.allocs - trace.fidelity.predicted;
     if missed > 0 {
         let text = format!(
