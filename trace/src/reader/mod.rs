@@ -361,6 +361,10 @@ fn looks_like(start: &[u8]) -> &'static str {
         [b'(' | b'}' | b']', ..] => {
             "may start a pickle of protocol 0 or 1, which no torch writes: dump it with protocol=4"
         }
+        b"SQLi" => {
+            "starts a database of SQLite: tools such as memsnapdump write one from a snapshot; \
+             take the pickle that it was made of"
+        }
         b"vers" => {
             "starts like a pointer of Git LFS, which stands for the file: fetch the file (git lfs \
              pull)"

@@ -20,6 +20,8 @@ const CLAUSES: &[&str] = &[
     "it was recorded with enabled=\"state\" (or torch #.#'s default), which keeps no history",
     "it was recorded with enabled=\"state\" (or torch #.#'s default, or max_entries=#), which \
      keeps no history",
+    "it was recorded with _record_memory_history(True), enabled=\"state\", torch #.#'s default or \
+     max_entries=#, which keep no history",
     "the file has no segments",
     "memory from before the first event is unknown, and so are true block sizes",
     "# byte after the end of the snapshot",

@@ -186,6 +186,12 @@ fn findings_about_the_recorder_are_told() {
         "each request is made 32 B larger before it is rounded, as torch_npu does for Huawei's \
          devices: sizes follow from that",
     );
+    check(
+        "state_only",
+        "the file holds one event a device: it was recorded with _record_memory_history(True), \
+         enabled=\"state\", torch 2.0's default or max_entries=1, which keep no history; only the \
+         state at the end is known",
+    );
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn foreign_files_are_named() {
     check(b"\xef\xbb\xbf", 3, "the file is empty");
     check(b"\xef\xbb\xbf{}", 5, "the dictionary has neither");
     check(b"\x89HDF\r\n", 0, "HDF5");
+    check(b"SQLite format 3\0", 0, "a database of SQLite");
     check(
         b"[1, 2]",
         6,

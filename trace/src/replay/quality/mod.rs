@@ -42,9 +42,9 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
     } else if snapshot.devices.iter().all(|d| d.kind.len() <= 1) {
         notes.push(note(
             quality_code::STATE_ONLY,
-            "the file holds one event a device: it was recorded with enabled=\"state\" (or torch \
-             2.0's default, or max_entries=1), which keeps no history; only the state at the end \
-             is known",
+            "the file holds one event a device: it was recorded with _record_memory_history(True), \
+             enabled=\"state\", torch 2.0's default or max_entries=1, which keep no history; only \
+             the state at the end is known",
         ));
     }
     if !snapshot.has_segments() && n_events > 0 {
