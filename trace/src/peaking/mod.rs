@@ -5,14 +5,17 @@
 //! unlike   whether the other steps peak as high, and what is asked for in such steps only
 //! outlived what the step before had made, and something still held
 //! unasked  what a forward pass keeps for a backward pass that does not come
+//! cached   copies of weights that autocast keeps until it ends
 //! ```
 
+mod cached;
 mod outlived;
 #[cfg(test)]
 mod tests;
 mod unasked;
 mod unlike;
 
+pub use cached::Cached;
 pub use outlived::Outlived;
 pub use unasked::Unasked;
 pub use unlike::{OnlyThere, Unlike};
@@ -42,6 +45,8 @@ pub struct Peaking {
     pub outlived: Option<Outlived>,
     /// What waits for a backward pass that does not come.
     pub unasked: Option<Unasked>,
+    /// Copies of weights that only autocast's cache holds.
+    pub cached: Option<Cached>,
 }
 
 impl Peaking {
@@ -67,10 +72,13 @@ impl Peaking {
         watch.look(0)?;
         let outlived = outlived::at(recorded, event);
         watch.look(0)?;
+        let unasked = unasked::at(recorded, event);
+        watch.look(0)?;
         Ok(Peaking {
             unlike,
             outlived,
-            unasked: unasked::at(recorded, event),
+            unasked,
+            cached: cached::at(recorded, event),
         })
     }
 }

@@ -4,7 +4,8 @@ use super::{Outlived, Peaking, Unlike};
 use crate::categories::Categories;
 use crate::phases::program::{MODULE, Program, TENSOR};
 use crate::span::Span;
-use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Step, Trace};
+use crate::testing::block_of;
+use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
 
@@ -192,4 +193,42 @@ fn evaluated(kept: usize) -> Option<u64> {
 fn an_evaluation_that_keeps_what_a_training_keeps_is_told() {
     assert_eq!(evaluated(10), Some(10));
     assert_eq!(evaluated(4), None);
+}
+
+/// A forward pass under autocast: so many weights are cast, each with so many MiB, and given back
+/// by the function of C++ with this name.
+fn cast(weights: u64, mib: u64, given_back_by: &str) -> Option<u64> {
+    let mut p = Program::default();
+    let held = alloc(&mut p, 100, &["main t.py:1".to_owned()]);
+    let module = format!("_call_impl {MODULE}:1");
+    let layer = ["main t.py:2", &module, "forward net.py:3"];
+    let cast = [
+        &layer[..],
+        &["at::autocast::cached_cast(c10::ScalarType) ??:0"],
+    ]
+    .concat();
+    let copy = BlockKind {
+        alloc_stack: p.stack(&cast),
+        free_stack: p.stack(&["main t.py:3", &format!("{given_back_by} ??:0")]),
+        ..block_of(Bytes::mib(mib))
+    };
+    let mut copies = Vec::new();
+    for _ in 0..weights {
+        copies.push(p.builder.alloc(copy));
+        let out = p.alloc(MIB, &layer);
+        p.free(out);
+    }
+    copies.into_iter().for_each(|copy| p.free(copy));
+    p.free(held);
+    let cached = peaking(p).0.cached;
+    cached.map(|cached| cached.bytes.0 / MIB)
+}
+
+#[test]
+fn copies_of_weights_that_only_autocast_holds_are_told() {
+    assert_eq!(cast(10, 5, "at::autocast::clear_cache()"), Some(50));
+    // A graph held them, too.
+    assert_eq!(cast(10, 5, "torch::autograd::deleteNode()"), None);
+    // Hardly any.
+    assert_eq!(cast(2, 5, "at::autocast::clear_cache()"), None);
 }

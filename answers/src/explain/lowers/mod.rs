@@ -33,7 +33,8 @@ const LARGE: f64 = 0.4;
 const ALL: f64 = 0.9;
 
 /// What lowers the peak of a recording in which nothing failed. What a variable still holds of the
-/// step before (`is_held`) makes temporaries of what else would be gone, or be an activation.
+/// step before (`is_held`), and what autocast caches, makes temporaries of what else would be gone,
+/// or be an activation.
 pub fn at_peak(
     look: &Look<'_>,
     places: &mut Places<'_>,
@@ -49,9 +50,20 @@ pub fn at_peak(
             asked_for_by(look, places, &unasked.blocks, 0.0)
         ),
     });
+    let cached = peaking.cached.as_ref().map(|cached| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{} are copies of weights in fewer bits, which autocast keeps until it ends (their \
+             stacks say so){}. Nothing else holds them: {} keeps none, and with the weights \
+             themselves in these bits none are made.",
+            cached.bytes,
+            asked_for_by(look, places, &cached.blocks, 0.0),
+            code("torch.autocast(…, cache_enabled=False)")
+        ),
+    });
     let largest = match unasked {
         Some(_) => unasked,
-        None if is_held => {
+        None if is_held || cached.is_some() => {
             let largest = largest_of(look, places, peak, whole);
             largest
                 .filter(|(category, _)| *category != Some(Category::Temporary))
@@ -60,10 +72,8 @@ pub fn at_peak(
         None => tried_once(look, peak, peaking).or_else(|| largest(look, places, peak, whole)),
     };
     let others = [of_update(look, peak), copies(look, places, peak)];
-    largest
-        .into_iter()
-        .chain(others.into_iter().flatten())
-        .collect()
+    let first = cached.into_iter().chain(largest);
+    first.chain(others.into_iter().flatten()).collect()
 }
 
 /// In a small program they are most of what there is, and nothing that it does lowers them.
