@@ -10,7 +10,7 @@ use trace::site::SiteKey;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// The largest number of groups in an answer; the others are only counted.
 pub const MAX_GROUPS: usize = 500;

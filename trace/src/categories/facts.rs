@@ -178,9 +178,14 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
             Says::Init
         }
         _ if site::is_framework(stacks, frame) => Says::Framework,
+        _ if COMPREHENSIONS.contains(&name) => Says::Nothing,
         _ => Says::Program,
     }
 }
+
+/// What Python calls a part of a function that has a frame of its own: up to Python 3.11 all of
+/// these, later the last one only. Whose part it is, the frame around it says.
+const COMPREHENSIONS: [&str; 4] = ["<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"];
 
 /// Files that hold nothing but caches of keys and values.
 fn is_cache_file(name: &str) -> bool {

@@ -506,8 +506,12 @@ pub(super) fn word(
 }
 
 /// Whether a loop's function, or a caller in the same file, is called after tokens. What trains
-/// makes none, whatever it is called: but a counterfactual, or an attack.
+/// makes none, whatever it is called: but a counterfactual, or an attack. Nor does what calls no
+/// module, if others do, and if no graph stands for it: but noise for each weight.
 fn makes_tokens(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop, chosen: &Loop) -> bool {
+    if one.work.forward == 0 && analysis.total.forward > 0 && !analysis.has_graph {
+        return false;
+    }
     let callers = std::iter::successors(Some(one.owner), |&c| analysis.calls.context(c).parent);
     let file = |c| file_of(analysis, stacks, c);
     let here = callers.filter(|&c| file(c) == file(one.owner));

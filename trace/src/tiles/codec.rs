@@ -17,7 +17,7 @@ use crate::varint::{BadBytes, Cursor, put, put_difference, put_text};
 
 /// The version that is written; older ones are drawn again. It goes up, too, when rules of
 /// categories change, because pictures are kept by it.
-pub const VERSION: u8 = 10;
+pub const VERSION: u8 = 11;
 const SERIES: u8 = 1;
 const MOUNTAIN: u8 = 2;
 /// Begins the line of pinned host memory.

@@ -102,6 +102,27 @@ fn batches_whose_graphs_are_kept_are_steps_and_layers_are_none() {
     check(&of(""), 0);
 }
 
+/// What perturbs each weight is called after what it generates, and that is no token.
+#[test]
+fn what_calls_no_model_makes_no_tokens() {
+    let nested = |inner: &str| {
+        levels_of(&format!(
+            "6x {{
+               main:2 step:10 !forward:10
+               main:2 step:10 !forward:11
+               20x {{
+                 main:2 step:12 generate_noise:8{inner}
+                 main:2 step:12 generate_noise:9
+               }}
+             }}"
+        ))
+    };
+    let noise = nested("");
+    assert!(noise.starts_with("step 0: 6 iterations"), "{noise}");
+    let tokens = nested(" !forward:10");
+    assert!(tokens.starts_with("request 0: 6 requests"), "{tokens}");
+}
+
 /// A ring begins within a request: it makes a prompt, to which tokens are added.
 #[test]
 fn a_ring_that_begins_within_a_request_has_requests() {
