@@ -55,7 +55,7 @@ impl Failing {
         let batch = Batch::of(device, stacks, (categories, phases), failure);
         let mut waits = Waits::until(phases, failure.event);
         let update = update(phases, failure.event);
-        let work = need::Work::before(device, phases, failure.event);
+        let work = need::Work::before(device, stacks, phases, failure.event);
         let mut found = need::Found::default();
         let (mut grows, mut state_made) = (Bytes::ZERO, Bytes::ZERO);
         let blocks = &device.blocks;

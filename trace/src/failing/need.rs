@@ -5,7 +5,8 @@
 //! need the same again and again, above what they find. So the least that one of them needed above
 //! that, and what the failed one found, is less than the failed one needed, if it is like any of
 //! them. Without a backward pass it is a step; the first one is left out, in which a program makes
-//! much that it makes once.
+//! much that it makes once. A pass none of whose lines the failed one has come to is other work: a
+//! derivative that a program takes of its noise schedule, before the model is called.
 //!
 //! What the failed one would have needed with a smaller batch is told from the largest of them: it
 //! is gone through again with the blocks smaller that grow with the batch. If the failed one asked
@@ -16,7 +17,7 @@ use crate::categories::Category;
 use crate::levels::Effect;
 use crate::phases::{Phase, Phases};
 use crate::span::Span;
-use crate::stacks::StackIdx;
+use crate::stacks::{Frame, FxHashSet, StackIdx, Stacks};
 use crate::trace::{BlockIdx, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::{Batch, Share};
@@ -104,10 +105,22 @@ pub(super) struct Work {
 
 impl Work {
     /// The work in which an allocation failed at this event.
-    pub fn before(device: &DeviceTrace, phases: &Phases, failed: EventIdx) -> Option<Work> {
+    pub fn before(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        phases: &Phases,
+        failed: EventIdx,
+    ) -> Option<Work> {
         let is_step = !phases.has(Phase::Backward);
         let (before, start) = match is_step {
-            false => passes(phases, failed)?,
+            false => {
+                let (mut before, start) = passes(phases, failed)?;
+                let own = lines(device, stacks, Span::new(start, failed));
+                before.retain(|pass| {
+                    own.is_empty() || !own.is_disjoint(&lines(device, stacks, *pass))
+                });
+                (before, start)
+            }
             true => steps(device, failed)?,
         };
         Some(Work {
@@ -191,6 +204,15 @@ fn peak(
     Bytes(u64::try_from(peak).unwrap_or(u64::MAX >> 2))
 }
 
+/// The lines that allocated in these events.
+fn lines(device: &DeviceTrace, stacks: &Stacks, events: Span<EventIdx>) -> FxHashSet<Frame> {
+    let blocks = device.blocks.allocated_in(events).map(BlockIdx);
+    let places = blocks.map(|block| device.blocks.kind(block).alloc_stack);
+    let places: FxHashSet<StackIdx> = places.collect();
+    let lines = places.into_iter();
+    lines.filter_map(|place| stacks.headline(place)).collect()
+}
+
 /// The passes that ran to the end of their backward code, and where the one begins that failed.
 fn passes(phases: &Phases, failed: EventIdx) -> Option<(Vec<Span<EventIdx>>, EventIdx)> {
     let mut whole = Vec::new();
@@ -250,6 +272,10 @@ mod tests {
         }
         p.alloc(failed_after * MIB, &forward);
         p.builder.out_of_memory(Bytes::mib(40));
+        need(p)
+    }
+
+    fn need(p: Program) -> Option<Need> {
         let trace = p.finish();
         let device = &trace.devices[0];
         let phases = Phases::of(device, &trace.stacks);
@@ -270,6 +296,27 @@ mod tests {
         // Passes of other sizes show what the smallest needs.
         check(&[20, 30, 25], Some(20 + 1 + 14));
         check(&[], None);
+    }
+
+    #[test]
+    fn a_pass_at_other_lines_tells_nothing_of_what_a_pass_needs() {
+        let check = |of_schedule: &str, expected: Option<u64>| {
+            let mut p = Program::default();
+            let module = format!("_call_impl {MODULE}:1");
+            p.alloc(10 * MIB, &["main t.py:1"]);
+            let saved = p.alloc(MIB, &["main t.py:2", &module, of_schedule]);
+            p.alloc(512, &["main t.py:2", &format!("backward {TENSOR}:5")]);
+            p.free(saved);
+            p.alloc(30 * MIB, &["main t.py:4", &module, "forward net.py:3"]);
+            p.builder.out_of_memory(Bytes::mib(40));
+            let need = need(p);
+            assert_eq!(
+                need.and_then(|need| need.outgrown),
+                expected.map(Bytes::mib)
+            );
+        };
+        check("forward net.py:3", Some(30));
+        check("forward schedule.py:9", None);
     }
 
     /// What a pass saves shrinks with the batch, and so do the 10 MiB of its input; the optimizer's
