@@ -94,6 +94,12 @@ pub enum PoolSize {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolId(pub u64, pub u64);
 
+impl PoolId {
+    /// Stands for all private pools that were given up before the end of a recording that names
+    /// no pools: only where their memory lay shows that they were there.
+    pub const GONE: PoolId = PoolId(u64::MAX, u64::MAX);
+}
+
 /// Everything about a block except its time and address. Kinds are stored once, because a training
 /// run repeats the same few thousand kinds for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -127,6 +127,7 @@ pub fn pool_name(place: Place) -> String {
     };
     let pool = match place.pool {
         PoolId(0, 0) => format!("{size} pool"),
+        PoolId::GONE => format!("private {size} pools that were given up"),
         PoolId(a, b) => format!("private {size} pool ({a}, {b})"),
     };
     match place.stream {

@@ -142,6 +142,7 @@ fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
     };
     let pool = match detail.pool {
         PoolId(0, 0) => size.to_owned(),
+        PoolId::GONE => format!("{size}, private, given up later"),
         PoolId(a, b) => format!("{size}, private ({a}, {b})"),
     };
     add("pool", pool);

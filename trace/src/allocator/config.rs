@@ -1,5 +1,6 @@
 //! The constants of PyTorch's caching allocator, and what its settings change about the rules.
 
+use super::PoolKey;
 use crate::trace::{PoolId, PoolSize};
 
 /// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
@@ -84,6 +85,9 @@ pub struct Config {
     pub garbage_collection_threshold: f64,
     /// Usual segment of the large pool, and its page when segments are expandable, bytes.
     pub large_segment: u64,
+    /// Private pools that hand out whole blocks and never split one (`MemPool(no_split=True)`, from
+    /// torch 2.10 on). No setting says so, but sizes of blocks do.
+    pub unsplit_pools: Vec<PoolId>,
 }
 
 impl Default for Config {
@@ -98,6 +102,7 @@ impl Default for Config {
             expandable_private: true,
             garbage_collection_threshold: 0.0,
             large_segment: LARGE_BUFFER,
+            unsplit_pools: Vec::new(),
         }
     }
 }
@@ -109,6 +114,7 @@ impl Config {
             ties: other.ties,
             padding: other.padding,
             expandable_private: other.expandable_private,
+            unsplit_pools: other.unsplit_pools.clone(),
             ..self
         }
     }
@@ -180,9 +186,11 @@ impl Config {
         }
     }
 
-    /// Whether a free block that would leave `remaining` bytes is split.
-    pub fn splits(&self, pool: PoolSize, rounded: u64, remaining: u64) -> bool {
-        if pool == PoolSize::Small || self.expandable_segments {
+    /// Whether a free block of a pool that would leave `remaining` bytes is split.
+    pub fn splits(&self, pool: &PoolKey, rounded: u64, remaining: u64) -> bool {
+        if self.unsplit_pools.contains(&pool.pool) {
+            false
+        } else if pool.size == PoolSize::Small || self.expandable_segments {
             remaining >= MIN_BLOCK
         } else {
             self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_SIZE
@@ -190,8 +198,10 @@ impl Config {
     }
 
     /// The largest remainder that stays inside a block of the pool because it is not split off.
-    pub fn largest_unsplit_remainder(&self, pool: PoolSize) -> u64 {
-        if pool == PoolSize::Small || self.expandable_segments {
+    pub fn largest_unsplit_remainder(&self, pool: &PoolKey) -> u64 {
+        if self.unsplit_pools.contains(&pool.pool) {
+            u64::MAX
+        } else if pool.size == PoolSize::Small || self.expandable_segments {
             0
         } else {
             SMALL_SIZE

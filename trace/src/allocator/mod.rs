@@ -16,7 +16,7 @@ mod settings;
 
 use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;
-use crate::trace::{PoolId, PoolSize};
+use crate::trace::{BlockKind, PoolId, PoolSize};
 pub use config::{
     Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, PADDING, ROUND_LARGE, SMALL_BUFFER,
     SMALL_SIZE, Ties,
@@ -35,6 +35,17 @@ pub struct PoolKey {
     pub size: PoolSize,
     /// Owner stream.
     pub stream: u64,
+}
+
+impl PoolKey {
+    /// The pool of blocks of a kind.
+    pub fn of(kind: &BlockKind) -> PoolKey {
+        PoolKey {
+            pool: kind.pool,
+            size: kind.pool_size,
+            stream: kind.stream,
+        }
+    }
 }
 
 /// A block of an [`Arena`]; valid until it is merged away.
@@ -188,6 +199,13 @@ impl Arena {
     /// Whether a block is in use.
     pub fn is_used(&self, slot: Slot) -> bool {
         self.block(slot).state == State::Used
+    }
+
+    /// Base of the segment or mapped range that a block lies in.
+    pub fn segment(&self, slot: Slot) -> u64 {
+        let below = |slot: &Slot| Some(self.block(*slot).prev).filter(|&prev| prev != Slot::NONE);
+        let lowest = std::iter::successors(Some(slot), below).last();
+        self.addr(lowest.unwrap_or(slot))
     }
 
     /// Whether a block lies in an expandable segment.
@@ -522,9 +540,9 @@ impl Arena {
     /// Hands out a free block for a rounded request, and splits it by the rules.
     pub fn take(&mut self, slot: Slot, rounded: u64) -> Slot {
         let Block { size, pool, .. } = *self.block(slot);
-        let pool_size = self.pools[usize::from(pool)].key.size;
+        let key = &self.pools[usize::from(pool)].key;
         let remaining = size.saturating_sub(rounded);
-        if self.config.splits(pool_size, rounded, remaining) {
+        if self.config.splits(key, rounded, remaining) {
             let listed = self.key(slot);
             let upper = self.split(slot, rounded);
             self.relist(listed, upper);

@@ -1,8 +1,9 @@
 //! The settings that a snapshot holds.
 
+use super::PoolKey;
 use super::conf;
-use super::config::{Config, MIN_BLOCK, PADDING, Ties, expands_private};
-use crate::trace::{Action, BlockKind, PoolSize};
+use super::config::{Config, MIN_BLOCK, PADDING, SMALL_SIZE, Ties, expands_private};
+use crate::trace::{Action, BlockKind, PoolId, PoolSize};
 
 /// From so many kinds of small blocks on, their sizes say whether requests are padded.
 const PADDED_KINDS: usize = 4;
@@ -39,6 +40,31 @@ impl Config {
             true => PADDING,
             false => 0,
         }
+    }
+
+    /// The pools that never split a block, as blocks show: each with its pool, its size and what
+    /// was requested, bytes. A block that these rules would have split tells it. In the large pool,
+    /// segments of the usual kind may lie beside expandable ones, and in the small pool a padded
+    /// request takes one granule more: what these leave tells nothing.
+    pub fn unsplit_pools_of(
+        &self,
+        blocks: impl Iterator<Item = (PoolKey, u64, u64)>,
+    ) -> Vec<PoolId> {
+        let whole = blocks.filter(|(key, size, requested)| {
+            let rounded = self.round_size(*requested);
+            let remaining = size.saturating_sub(rounded);
+            let least = match key.size {
+                PoolSize::Small => MIN_BLOCK,
+                PoolSize::Large => SMALL_SIZE,
+            };
+            key.pool != PoolId::default()
+                && self.splits(key, rounded, remaining)
+                && remaining > least
+        });
+        let mut pools: Vec<PoolId> = whole.map(|(key, ..)| key.pool).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        pools
     }
 
     /// From a snapshot's flattened `allocator_settings`, written by a version of torch such as

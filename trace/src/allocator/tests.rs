@@ -47,6 +47,44 @@ fn sizes_round_as_pytorch_rounds_them() {
 }
 
 #[test]
+fn a_block_that_should_have_been_split_tells_of_its_pool() {
+    let [plain, expandable, oversize] = [
+        Config::default(),
+        Config {
+            expandable_segments: true,
+            ..Config::default()
+        },
+        Config {
+            max_split_size: Some(8 * MIB),
+            ..Config::default()
+        },
+    ];
+    let check = |config: &Config, pool, size, requested, of_pool: PoolSize, expected: bool| {
+        let key = PoolKey {
+            pool,
+            size: of_pool,
+            stream: 0,
+        };
+        let found = config.unsplit_pools_of([(key, size, requested); 2].into_iter());
+        let pools: &[PoolId] = if expected { &[pool] } else { &[] };
+        assert_eq!(found, pools, "{size} {requested}");
+    };
+    let (default, own) = (PoolId::default(), PoolId(0, 1));
+    let (small, large) = (PoolSize::Small, PoolSize::Large);
+    check(&plain, own, 2 * MIB, 3000, small, true);
+    check(&plain, default, 2 * MIB, 3000, small, false);
+    check(&plain, own, 3072, 3000, small, false);
+    // torch_npu: one granule more.
+    check(&plain, own, 1024, 512, small, false);
+    check(&plain, own, 20 * MIB, 5 * MIB, large, true);
+    check(&plain, own, 6 * MIB, 5 * MIB, large, false);
+    check(&expandable, own, 6 * MIB, 5 * MIB, large, false);
+    check(&expandable, own, 20 * MIB, 5 * MIB, large, true);
+    // From this size on no pool splits a block.
+    check(&oversize, own, 20 * MIB, 9 * MIB, large, false);
+}
+
+#[test]
 fn segments_are_as_large_as_pytorch_makes_them() {
     let config = Config::default();
     let check = |rounded: u64, expected: u64| assert_eq!(config.segment_size(rounded), expected);

@@ -1,12 +1,17 @@
 //! Segments before the first event: the final ones, with every segment event undone.
 
+use super::areas::Areas;
+use super::gone::{Gone, Segment};
 use super::matching::Matched;
 use crate::allocator::{Config, PoolKey, SMALL_BUFFER};
 use crate::snapshot::{EventKind, RawSegment};
 use crate::stacks::FxHashMap;
-use crate::trace::{Action, PoolSize};
+use crate::trace::{Action, PoolId, PoolSize};
 use crate::units::DeviceAddr;
 use std::collections::BTreeMap;
+
+/// Bytes for a segment, in a tree and a table.
+pub const PER_SEGMENT: usize = 192;
 
 /// A segment, or one mapped range of an expandable one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +19,19 @@ pub struct Range {
     pub size: u64,
     pub key: PoolKey,
     pub expandable: bool,
+    /// Whether the recording says which pool it is of; else it counts as one of the default pool.
+    pub pool_known: bool,
 }
 
 /// What the allocator held before the first event.
 pub struct Initial {
     /// By base address.
     pub segments: BTreeMap<u64, Range>,
-    /// The pool of each segment that the trace creates, by the event that creates it.
-    pub pool_of: FxHashMap<u32, PoolKey>,
+    /// The pool of each segment that the trace creates, by the event that creates it, and whether
+    /// the recording says so.
+    pub pool_of: FxHashMap<u32, (PoolKey, bool)>,
+    /// Where expandable segments lie.
+    pub areas: Areas,
     guess: Guess,
 }
 
@@ -44,10 +54,12 @@ impl Initial {
         final_segments: &[&RawSegment],
         matched: &Matched,
         config: &Config,
+        gone: &Gone,
     ) -> Initial {
         let mut initial = Initial {
             segments: BTreeMap::new(),
             pool_of: FxHashMap::default(),
+            areas: Areas::of(kinds, rows, matched, final_segments),
             guess: Guess::of(kinds, rows, matched, config),
         };
         for segment in final_segments {
@@ -61,6 +73,7 @@ impl Initial {
                         stream: segment.stream,
                     },
                     expandable: segment.is_expandable,
+                    pool_known: true,
                 },
             );
         }
@@ -69,6 +82,7 @@ impl Initial {
             let kind = &kinds[rows[event as usize] as usize];
             initial.undo(event, kind, segment.addr.0);
         }
+        initial.name(gone, matched);
         initial
     }
 
@@ -79,6 +93,36 @@ impl Initial {
             size: self.guess.size(kind, at),
             stream: kind.stream,
         }
+    }
+
+    /// Gives the segments of pools that were given up their pool.
+    fn name(&mut self, gone: &Gone, matched: &Matched) {
+        if gone.is_empty() {
+            return;
+        }
+        let areas = &self.areas;
+        let is_gone = |segment: Segment, addr: u64| {
+            let area = areas.holding(addr).map(Segment::Area);
+            gone.holds(segment) || area.is_some_and(|area| gone.holds(area))
+        };
+        for (&base, range) in &mut self.segments {
+            if is_gone(Segment::Before(base), base) {
+                range.key.pool = PoolId::GONE;
+            }
+        }
+        let made = matched.segment_events.iter().zip(&matched.events.segments);
+        for (&event, segment) in made {
+            if let Some((key, _)) = self.pool_of.get_mut(&event)
+                && is_gone(Segment::Made(event), segment.addr.0)
+            {
+                key.pool = PoolId::GONE;
+            }
+        }
+    }
+
+    /// Heap bytes that it uses, about.
+    pub fn heap_bytes(&self) -> usize {
+        (self.segments.len() + self.pool_of.len()) * PER_SEGMENT + self.areas.heap_bytes()
     }
 
     /// Σ segment sizes, bytes.
@@ -109,7 +153,7 @@ impl Initial {
         match kind.action {
             Action::SegmentAlloc => {
                 if let Some(range) = self.segments.remove(&at) {
-                    self.pool_of.insert(event, range.key);
+                    self.pool_of.insert(event, (range.key, range.pool_known));
                 }
             }
             Action::SegmentFree => {
@@ -117,6 +161,7 @@ impl Initial {
                     size: kind.size.0,
                     key: self.guess(kind, at),
                     expandable: false,
+                    pool_known: kind.pool.is_some(),
                 };
                 self.put(at, range);
             }
@@ -125,7 +170,7 @@ impl Initial {
                     // A request maps one page of the small pool, or several whole pages of the
                     // large one.
                     let size = self.guess.size(kind, at);
-                    self.pool_of.insert(event, PoolKey { size, ..key });
+                    self.pool_of.insert(event, (PoolKey { size, ..key }, true));
                 }
             }
             Action::SegmentUnmap => self.join(at, kind),
@@ -171,6 +216,7 @@ impl Initial {
             size: kind.size.0,
             key: self.guess(kind, at),
             expandable: true,
+            pool_known: true,
         };
         let mut base = at;
         let joins = |other: &Range| other.expandable && other.key.stream == kind.stream;

@@ -5,6 +5,9 @@
 //! initial     final segments, walked back -> segments and blocks before the first event
 //! simulate    both -> the true size of each block, by the allocator's rules
 //! padded      whether each request is made larger before it is rounded
+//! gone        private pools that were given up before the end
+//! areas       where expandable segments lie
+//! followed    one of these ways to follow a device, as often as that explains more
 //! levels      blocks -> the four levels after each event, kept as a pyramid
 //! scopes      annotations -> half-open intervals of events
 //! quality     findings about the data
@@ -17,6 +20,9 @@
 //! addresses, so one wrong prediction does not spoil the rest. It also counts how many addresses it
 //! would have chosen itself.
 
+mod areas;
+mod followed;
+mod gone;
 mod initial;
 mod matching;
 mod padded;
@@ -26,14 +32,14 @@ mod quality;
 mod scopes;
 mod simulate;
 
-use crate::allocator::Config;
+use crate::allocator::{Config, PoolKey};
 use crate::device::DeviceIdx;
 use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
 use crate::quality_code;
 use crate::series::Way;
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawEvents, RawSegment, Snapshot};
-use crate::stacks::{FxHashMap, StackIdx};
+use crate::stacks::{FxHashMap, FxHashSet, StackIdx};
 use crate::steps;
 use crate::trace::{
     Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolId, PoolSize,
@@ -41,9 +47,10 @@ use crate::trace::{
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
-use initial::Initial;
+use followed::Followed;
+use gone::Gone;
+use initial::{Initial, PER_SEGMENT};
 use matching::{Before, FinalBlock, Matched};
-use padded::Followed;
 use pinned::Host;
 use simulate::Simulated;
 
@@ -163,9 +170,13 @@ impl SnapshotParts<'_> {
     ) -> Result<Followed, Stopped> {
         let kinds = &self.snapshot.kinds;
         let as_recorded = device.is_pinned() || self.snapshot.of_profile();
-        padded::follow(self.config, watch, |config, watch| {
-            let initial = Initial::walk_back(kinds, rows, segments, matched, config);
-            let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
+        let config = Config {
+            unsplit_pools: self.unsplit_pools(segments),
+            ..self.config.clone()
+        };
+        let once = |config: &Config, gone: &Gone, watch: Watch<'_>| {
+            let initial = Initial::walk_back(kinds, rows, segments, matched, config, gone);
+            let of_segments = initial.heap_bytes();
             let watch = watch.beside(of_segments);
             let simulated = match as_recorded {
                 true => pinned::as_recorded(kinds, rows, matched, watch)?,
@@ -176,9 +187,55 @@ impl SnapshotParts<'_> {
                 initial,
                 simulated,
                 padding: config.padding,
+                gone: gone.clone(),
             })
-        })
+        };
+        let first = padded::follow(&config, watch, |config, watch| {
+            once(config, &Gone::default(), watch)
+        })?;
+        let config = Config {
+            padding: first.padding,
+            ..config
+        };
+        let told_apart =
+            first.with_pools_told_apart(watch, |gone, watch| once(&config, gone, watch))?;
+        let whole = Config {
+            unsplit_pools: whole_pools(segments),
+            ..config
+        };
+        if whole.unsplit_pools.is_empty() || told_apart.is_explained() {
+            return Ok(told_apart);
+        }
+        told_apart.or_better(watch, |gone, watch| once(&whole, gone, watch))
     }
+
+    /// The private pools that never split a block, as blocks of the end show.
+    fn unsplit_pools(&self, segments: &[&RawSegment]) -> Vec<PoolId> {
+        let blocks = segments.iter().flat_map(|segment| {
+            let key = PoolKey {
+                pool: segment.pool,
+                size: segment.pool_size,
+                stream: segment.stream,
+            };
+            let inside = self.snapshot.blocks[segment.blocks.clone()].iter();
+            let active = inside.filter(|block| block.state != BlockState::Inactive);
+            active.map(move |block| (key, block.size.0, block.requested.0))
+        });
+        self.config.unsplit_pools_of(blocks)
+    }
+}
+
+/// The private pools of which no segment of the usual kind has more than one block at the end:
+/// perhaps they never split one.
+fn whole_pools(segments: &[&RawSegment]) -> Vec<PoolId> {
+    let of_pools = segments.iter().filter(|s| s.pool != PoolId::default());
+    let is_split = |segment: &&&RawSegment| !segment.is_expandable && segment.blocks.len() > 1;
+    let split: FxHashSet<PoolId> = of_pools.clone().filter(is_split).map(|s| s.pool).collect();
+    let mut whole: Vec<PoolId> = of_pools.map(|segment| segment.pool).collect();
+    whole.retain(|pool| !split.contains(pool));
+    whole.sort_unstable();
+    whole.dedup();
+    whole
 }
 
 /// The pinned memory of the host, if the file has it, and what is to be said of it.
@@ -241,12 +298,12 @@ fn replay_device(
     let kinds = (&snapshot.kinds[..], file.actions);
     let mut matched = matching::run(kinds, &mut raw, &final_blocks, addresses_too)?;
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
-    rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
-    rows_too.look(size_of_val(&matched.blocks.addr[..]))?;
+    let n_segments = segments.len() + matched.segment_events.len();
+    rows_too.look(n_segments * PER_SEGMENT + size_of_val(&matched.blocks.addr[..]))?;
     let rows = &raw.kind;
     let followed = file.follow(device, rows, &segments, &matched, rows_too)?;
     let (initial, mut simulated) = (followed.initial, followed.simulated);
-    let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
+    let of_segments = initial.heap_bytes();
     let rows_too = rows_too.beside(of_segments);
     let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
@@ -297,8 +354,6 @@ fn replay_device(
 
 /// Bytes for a block of the final segments, in a table by address while the table grows.
 const PER_FINAL_BLOCK: usize = 192;
-/// Bytes for a segment, in a tree and a table.
-const PER_SEGMENT: usize = 192;
 /// Bytes of the pyramid for each event.
 const PER_EVENT_MEASURED: usize = 3;
 /// Bytes for a scope, while threads are told apart and while the list of them grows and is sorted.

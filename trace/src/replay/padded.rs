@@ -5,26 +5,13 @@
 //! have the same form and nothing in them says so. But the recorded addresses do: with the wrong
 //! one of the two rules, hardly any block lies where the allocator would put it.
 
-use super::initial::Initial;
-use super::simulate::Simulated;
+use super::followed::Followed;
 use crate::allocator::{Config, PADDING};
 use crate::trace::Fidelity;
 use crate::watch::{Stopped, Watch};
 
 /// From so many allocations on, their addresses tell by which rule they were found.
 const TELLING: u64 = 64;
-
-/// A device, followed under some rules.
-pub struct Followed {
-    /// Segments and blocks before the first event.
-    pub initial: Initial,
-    /// The sizes of the blocks.
-    pub simulated: Simulated,
-    /// What was added to each request.
-    pub padding: u64,
-    /// Heap bytes of both.
-    pub held: usize,
-}
 
 /// Follows a device under these rules, or under them with padded requests, where only that
 /// explains most of its addresses.

@@ -5,6 +5,7 @@
 //! size of the block, so nothing has to be simulated (docs/snapshot-format.md, "Pinned host
 //! memory").
 
+use super::gone::AllPassed;
 use super::matching::Matched;
 use super::quality::note;
 use super::simulate::{Lost, Simulated};
@@ -84,5 +85,6 @@ pub fn as_recorded(
         fidelity: Fidelity::default(),
         anomalies: Lost::default(),
         resized_before: Vec::new(),
+        passed: AllPassed::default(),
     })
 }

@@ -1,5 +1,7 @@
 //! Runs the allocator along the recorded addresses, to find the true size of every block.
 
+use super::areas::Areas;
+use super::gone::{AllPassed, Passed, Segment, Side};
 use super::initial::{Initial, Range};
 use super::matching::Matched;
 use crate::allocator::{Arena, Config, PoolKey, Slot};
@@ -30,6 +32,8 @@ pub struct Simulated {
     pub anomalies: Lost,
     /// Pre-existing blocks whose size a later allocation showed.
     pub resized_before: Vec<u32>,
+    /// Free blocks that fit and were not used.
+    pub passed: AllPassed,
 }
 
 struct Simulator<'a> {
@@ -44,6 +48,12 @@ struct Simulator<'a> {
     uncertain: FxHashMap<Slot, u32>,
     /// The segment that the last event created.
     fresh: Option<Slot>,
+    /// Segments of the usual kind that may be of another pool, by their address.
+    unnamed: FxHashMap<u64, Segment>,
+    /// Where expandable segments lie.
+    areas: &'a Areas,
+    /// Whether memory was given back to the driver since the last allocation.
+    gave_back: bool,
     pool_ids: FxHashMap<(PoolId, PoolSize), u16>,
     /// The last pool of small blocks and the last one of large blocks, with their indexes.
     last_pools: [(PoolId, u16); 2],
@@ -70,6 +80,9 @@ pub fn run(
         slot: vec![Slot::NONE; n_blocks],
         uncertain: FxHashMap::default(),
         fresh: None,
+        unnamed: FxHashMap::default(),
+        areas: &initial.areas,
+        gave_back: false,
         pool_ids: [PoolSize::Small, PoolSize::Large]
             .into_iter()
             .zip(0..)
@@ -86,6 +99,7 @@ pub fn run(
             fidelity: Fidelity::default(),
             anomalies: Lost::default(),
             resized_before: Vec::new(),
+            passed: AllPassed::default(),
         },
     };
     simulator.begin(initial);
@@ -104,7 +118,10 @@ const PER_BEFORE: usize = 160;
 impl Simulated {
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
-        of_vec(&self.size) + of_vec(&self.pool) + of_vec(&self.resized_before)
+        of_vec(&self.size)
+            + of_vec(&self.pool)
+            + of_vec(&self.resized_before)
+            + self.passed.heap_bytes()
     }
 
     /// Frees what is said of each block.
@@ -116,8 +133,9 @@ impl Simulated {
 impl Simulator<'_> {
     /// Bytes held besides those for each block, until the next check.
     fn memory_soon(&self) -> usize {
-        let tables = of_map(&self.uncertain) + of_map(&self.pool_ids);
-        self.arena.heap_bytes_after(4 * EVERY) + 3 * tables + of_vec_after(&self.out.pools, EVERY)
+        let tables = of_map(&self.uncertain) + of_map(&self.pool_ids) + of_map(&self.unnamed);
+        let found = of_vec_after(&self.out.pools, EVERY) + self.out.passed.heap_bytes();
+        self.arena.heap_bytes_after(4 * EVERY) + 3 * tables + found
     }
 
     /// Sets up segments and the blocks that existed before the first event.
@@ -126,6 +144,9 @@ impl Simulator<'_> {
         before.sort_unstable_by_key(|&b| self.matched.before[b as usize].addr);
         let mut next = 0;
         for (&base, range) in &initial.segments {
+            if !range.expandable && !range.pool_known {
+                self.unnamed.insert(base, Segment::Before(base));
+            }
             let free = match range.expandable {
                 true => self.arena.map(range.key, base, range.size),
                 false => self.arena.add_segment(range.key, base, range.size),
@@ -161,10 +182,7 @@ impl Simulator<'_> {
 
     /// Places the pre-existing blocks of one segment, lowest first, inside of its free block.
     fn place_before(&mut self, blocks: &[u32], base: u64, range: &Range, mut free: Slot) {
-        let unsplit = self
-            .arena
-            .config()
-            .largest_unsplit_remainder(range.key.size);
+        let unsplit = self.arena.config().largest_unsplit_remainder(&range.key);
         for (at, &block) in blocks.iter().enumerate() {
             let addr = self.before_addr(block);
             let end = match blocks.get(at + 1) {
@@ -257,18 +275,25 @@ impl Simulator<'_> {
                 }
             }
             Action::SegmentAlloc | Action::SegmentMap => {
-                let key = initial.pool_of.get(&(event as u32)).copied();
                 let at = of_segment();
-                let key = key.unwrap_or_else(|| initial.guess(kind, at));
+                let key = match initial.pool_of.get(&(event as u32)) {
+                    Some(&(key, true)) => key,
+                    Some(&(key, false)) => {
+                        self.unnamed.insert(at, Segment::Made(event as u32));
+                        key
+                    }
+                    None => initial.guess(kind, at),
+                };
                 self.fresh = self.more_memory(kind, key, at);
             }
             Action::SegmentFree => {
-                self.fresh = None;
+                (self.fresh, self.gave_back) = (None, true);
+                self.unnamed.remove(&of_segment());
                 let gone = self.arena.remove_segment(of_segment());
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
             Action::SegmentUnmap => {
-                self.fresh = None;
+                (self.fresh, self.gave_back) = (None, true);
                 let gone = self.arena.unmap(of_segment(), kind.size.0);
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
@@ -309,6 +334,7 @@ impl Simulator<'_> {
             false => fits.or(fresh),
         };
         let chosen = chosen.or_else(|| self.arena.grown(usual, rounded));
+        let gave_back = std::mem::take(&mut self.gave_back);
         if let Some(slot) = chosen
             && self.arena.addr(slot) == at
         {
@@ -319,7 +345,30 @@ impl Simulator<'_> {
         let Some(free) = self.arena.free_block_at(at) else {
             return self.place_outside(block, rounded);
         };
+        // A request that waits for other streams asks only the driver afterwards, though blocks
+        // may have become free (docs/allocator.md).
+        if let Some(over) = chosen.filter(|_| kind.pool.is_none() && !gave_back) {
+            self.pass(over, free, usual);
+        }
         self.alloc_elsewhere(block, at, rounded, free);
+    }
+
+    /// Notes that a free block of the usual pool was passed over for one that counts as of this
+    /// pool, too.
+    fn pass(&mut self, over: Slot, used: Slot, usual: PoolKey) {
+        let is_usual = |slot| self.arena.pool(slot) == usual;
+        if !is_usual(over) || !is_usual(used) {
+            return;
+        }
+        let side = |slot| {
+            let unnamed = match self.arena.is_expandable(slot) {
+                true => self.areas.unnamed(self.arena.addr(slot)).map(Segment::Area),
+                false => self.unnamed.get(&self.arena.segment(slot)).copied(),
+            };
+            unnamed.map_or(Side::Default, Side::Unnamed)
+        };
+        let (over, used) = (side(over), side(used));
+        self.out.passed.push(Passed { over, used });
     }
 
     /// An allocation that the usual pool would not have put at `at`.
@@ -337,7 +386,7 @@ impl Simulator<'_> {
         let unsplit = self
             .arena
             .config()
-            .largest_unsplit_remainder(self.arena.pool(free).size);
+            .largest_unsplit_remainder(&self.arena.pool(free));
         let below = self.arena.used_below(free);
         let uncertain = below.and_then(|slot| self.uncertain.get(&slot).copied());
         match (below, uncertain) {

@@ -36,8 +36,8 @@ mod spread;
 mod waiting;
 pub mod words;
 
-use crate::allocator::Config;
 pub use crate::allocator::caching::{Limit, Placement, Refuser};
+use crate::allocator::{Config, PoolKey};
 use crate::oom;
 use crate::trace::{DeviceTrace, Fidelity, FormatInfo, PoolId, Series};
 use crate::units::{Bytes, EventIdx};
@@ -315,6 +315,9 @@ pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
     // What was mapped before the first event shows that, too.
     settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable);
     settings.padding = Config::padding_of(&device.blocks.kinds);
+    let kinds = device.blocks.kinds.iter();
+    let of_kinds = kinds.map(|kind| (PoolKey::of(kind), kind.size.0, kind.requested.0));
+    settings.unsplit_pools = settings.unsplit_pools_of(of_kinds);
     let mut before = device.segments_before.iter();
     settings.expandable_private |=
         before.any(|segment| segment.expandable && segment.pool != PoolId::default());

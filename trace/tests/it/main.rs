@@ -6,6 +6,7 @@ mod defective;
 mod layout;
 mod pinned;
 mod plain_and_public;
+mod pools;
 mod recordings;
 mod shared_snapshots;
 mod steps_of_programs;
