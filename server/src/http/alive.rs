@@ -2,7 +2,7 @@
 //! and single allocations.
 
 use super::extract::{Path, Query, dimension};
-use super::question::Question;
+use super::question::{Question, StepsQuery};
 use crate::pictures::Decoded;
 use crate::problems::Error;
 use answers::questions::{self, asked};
@@ -69,7 +69,7 @@ pub struct MapQuery {
 
 /// What is alive at an event: groups, and a tree of stacks.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/alive", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path), AliveQuery),
+    params(("run" = String, Path), ("device" = u32, Path), AliveQuery, StepsQuery),
     responses(
         (status = 200, description = "What is alive at the moment asked for.", body = Alive),
         (status = 400, body = Problem), (status = 404, body = Problem),
@@ -93,7 +93,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
 
 /// Where memory lies at a moment: pools, segments, blocks and gaps.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/memory-map", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path), MapQuery),
+    params(("run" = String, Path), ("device" = u32, Path), MapQuery, StepsQuery),
     responses(
         (status = 200, description = "The map after the event.", body = MemoryMap),
         (status = 400, body = Problem), (status = 404, body = Problem),
@@ -115,7 +115,7 @@ pub async fn memory_map(
 
 /// Reserved memory over the recording, and how the unused part was distributed.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/room-over-time", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path)),
+    params(("run" = String, Path), ("device" = u32, Path), StepsQuery),
     responses(
         (status = 200, description = "A column for each number.", body = RoomOverTime),
         (status = 404, body = Problem),
@@ -131,7 +131,7 @@ pub async fn room_over_time(question: Question) -> Result<Response, Error> {
 
 /// What was allocated and freed between two events.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/changes", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path), ChangesQuery),
+    params(("run" = String, Path), ("device" = u32, Path), ChangesQuery, StepsQuery),
     responses(
         (status = 200,
             description = "What was made and what was given back between two moments.",
@@ -155,7 +155,9 @@ pub async fn changes(
 
 /// A page of the allocations that a filter finds.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/allocations", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path), AllocationFilter, PageQuery),
+    params(
+        ("run" = String, Path), ("device" = u32, Path), AllocationFilter, PageQuery, StepsQuery,
+    ),
     responses(
         (status = 200, description = "A page of allocations.", body = AllocationPage),
         (status = 400, body = Problem), (status = 404, body = Problem),
@@ -178,7 +180,7 @@ pub async fn allocations(
 
 /// What was allocated before and after a block.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/blocks/{block}/beside", tag = "alive",
-    params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path)),
+    params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path), StepsQuery),
     responses(
         (status = 200,
             description = "The allocations made before and after it.",

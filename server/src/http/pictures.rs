@@ -119,7 +119,7 @@ pub async fn marks(question: Question, Query(version): Query<Version>) -> Result
 /// What the recording of a device holds: what it is, its loops and phases, what its peak
 /// consists of.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/contents", tag = "timeline",
-    params(("run" = String, Path), ("device" = u32, Path), Version),
+    params(("run" = String, Path), ("device" = u32, Path), Version, StepsQuery),
     responses(
         (status = 200,
             description = "What the recording holds, and what its peak consists of.",

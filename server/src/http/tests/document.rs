@@ -48,6 +48,26 @@ async fn a_parameter_that_the_document_does_not_name_is_refused() {
     server.get("/?utm_source=x").await.expect(StatusCode::OK);
 }
 
+/// The page asks every question about a device with the loop that a person has chosen. Only tiles
+/// are the same whatever the steps are.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_question_about_a_device_takes_its_steps() {
+    let document = document().await;
+    let paths = document["paths"].as_object().expect("an object");
+    let of_device = paths
+        .iter()
+        .filter(|(path, _)| path.contains("/devices/{device}/"));
+    let lacking = of_device.filter(|(_, item)| {
+        let parameters = item["get"]["parameters"].as_array();
+        let mut parameters = parameters.into_iter().flatten();
+        !parameters.any(|parameter| parameter["name"] == "steps")
+    });
+    let lacking: Vec<&str> = lacking.map(|(path, _)| path.as_str()).collect();
+    let tiles = ["mountain/{group}", "series"]
+        .map(|what| format!("/api/runs/{{run}}/devices/{{device}}/{what}/{{level}}/{{index}}"));
+    assert_eq!(lacking, tiles);
+}
+
 /// Readers do not see the code that the document is made from.
 #[tokio::test(flavor = "multi_thread")]
 async fn descriptions_are_not_in_the_words_of_the_code() {
