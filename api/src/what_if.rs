@@ -6,8 +6,9 @@
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
+use trace::known::{Point, Unknown};
 use trace::redact::place_in_words;
-use trace::trace::{DeviceTrace, Step};
+use trace::trace::{DeviceTrace, Series, Step};
 use trace::units::{Bytes, EventIdx, grouped, size};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
@@ -243,6 +244,17 @@ pub struct Recorded {
     pub oom_place: Option<String>,
     /// What the recording shows of the limit that it ran under.
     pub limit: Option<Limit>,
+    /// Levels that the recording does not show. The number in place of such a level is a bound, or
+    /// means nothing.
+    #[serde(default, skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
+}
+
+impl Recorded {
+    /// One of its peaks in words, `text` where it is known.
+    pub fn told_peak(&self, series: Series, text: impl ToString) -> String {
+        self.unknown.told(series, Point::Peak, text)
+    }
 }
 
 /// A limit, as far as a recording shows it.
@@ -354,6 +366,7 @@ impl WhatIf {
                     at_least: seen.at_least,
                     below: seen.below,
                 }),
+                unknown: Unknown::default(),
             },
             what_if: Replayed::of(answer.limit, &answer.what_if, steps),
             at_recorded_limit: at_recorded.map(|outcome| Replayed::of(own_limit, outcome, steps)),
@@ -365,6 +378,32 @@ impl WhatIf {
             sentence: words::sentence(answer, steps),
             trust: words::trust(answer),
         }
+    }
+
+    /// Says what the recording does not tell. Of a state alone no peak is known, so only what was
+    /// in use can be told to fit or not.
+    pub fn bounded_by(&mut self, unknown: Unknown) {
+        let told = |bytes: Bytes| size::exact(bytes.0 as f64);
+        if unknown.is_of_state() {
+            let state = self.at_recorded_limit.as_ref().unwrap_or(&self.what_if);
+            if state.oom_step.is_none() {
+                let [held, reserved] = [state.peak_allocated, state.peak_reserved].map(told);
+                self.sentence = match state.limit {
+                    Some(limit) => format!(
+                        "What was in use at the end fits under a limit of {}: {held}, in segments \
+                         of {reserved}.",
+                        told(limit)
+                    ),
+                    None => format!("In use at the end were {held}, in segments of {reserved}."),
+                };
+            }
+            "Only this state was recorded: how much the peak before needed is not known."
+                .clone_into(&mut self.trust);
+        } else if unknown.is_cut() {
+            self.trust += " The beginning of the run is not in the recording, so its peaks may \
+                           have been higher.";
+        }
+        self.recorded.unknown = unknown;
     }
 }
 
@@ -414,6 +453,88 @@ impl Replayed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::trace::QualityNote;
+
+    fn answer(limit: Option<Bytes>, oom_step: Option<u32>) -> WhatIf {
+        WhatIf {
+            device: DeviceIdx(0),
+            calibration: Calibration {
+                allocs: 0,
+                predicted: 0,
+                peak_reserved_error: 0.0,
+            },
+            recorded: Recorded {
+                peak_allocated: Bytes::mib(3),
+                peak_reserved: Bytes::mib(20),
+                oom_step: None,
+                oom_place: None,
+                limit: None,
+                unknown: Unknown::default(),
+            },
+            what_if: Replayed {
+                limit,
+                peak_allocated: Bytes::mib(3),
+                peak_reserved: Bytes::mib(20),
+                retries: 0,
+                oom_step,
+                oom_place: None,
+                oom_event: None,
+                oom_segment: None,
+                reaches: Reaches::End,
+                spread: None,
+            },
+            at_recorded_limit: None,
+            otherwise: Otherwise {
+                given_back: 0,
+                gone: 0,
+                backward: None,
+            },
+            sentence: "As computed.".to_owned(),
+            trust: "As calibrated.".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_the_recording_does_not_tell_is_said() {
+        let check = |code: &str, limit, oom_step, sentence: &str, trust: &str, peak: &str| {
+            let note = QualityNote {
+                code: code.to_owned(),
+                detail: String::new(),
+            };
+            let mut told = answer(limit, oom_step);
+            told.bounded_by(Unknown::of(DeviceIdx(0), &[note]));
+            assert_eq!(told.sentence, sentence);
+            assert!(told.trust.contains(trust), "{}", told.trust);
+            let recorded = &told.recorded;
+            let of = |series| recorded.told_peak(series, "20 MiB");
+            assert_eq!([Series::Allocated, Series::Reserved].map(of), [peak; 2]);
+        };
+        let state = "Only this state was recorded";
+        let limit = Some(Bytes::mib(64));
+        let in_use = "In use at the end were 3.000 MiB, in segments of 20.000 MiB.";
+        check("state_only", None, None, in_use, state, "unknown");
+        let fits = "What was in use at the end fits under a limit of 64.000 MiB: 3.000 MiB, in \
+                    segments of 20.000 MiB.";
+        check("state_only", limit, None, fits, state, "unknown");
+        check(
+            "state_only",
+            limit,
+            Some(0),
+            "As computed.",
+            state,
+            "unknown",
+        );
+        let cut = "As calibrated. The beginning";
+        check("ring_wrapped", limit, None, "As computed.", cut, "≥ 20 MiB");
+        check(
+            "no_stacks",
+            limit,
+            None,
+            "As computed.",
+            "As calibrated.",
+            "20 MiB",
+        );
+    }
 
     #[test]
     fn what_the_program_does_otherwise_is_told() {

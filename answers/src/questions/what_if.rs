@@ -5,6 +5,7 @@ use api::what_if::{Backward, Conditions, WhatIf, WhatIfDrawn};
 use trace::allocator::Config;
 use trace::allocator::conf::{self, BadConf};
 use trace::device::DeviceIdx;
+use trace::known::Unknown;
 use trace::leaks;
 use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
@@ -219,6 +220,8 @@ fn answered(
     };
     let answer = what_if::ask(device, &own, &question, watch)?;
     let mut drawn = WhatIfDrawn::of(device, &answer, &question.early);
+    let unknown = Unknown::of(device.device, &trace.quality);
+    drawn.answer.bounded_by(unknown);
     let n_gone = question.early.n_gone();
     if let Some(early) = question
         .early

@@ -9,6 +9,7 @@ use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::what_if::{Limit, Replayed, WhatIf};
 use trace::plain::code;
 use trace::tiles::with_caller;
+use trace::trace::Series;
 use trace::units::Bytes;
 
 /// Entries of a list.
@@ -193,8 +194,8 @@ pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
     let limit = recorded.limit;
     let was = [
         limit.map_or_else(none, Limit::in_words),
-        exact(recorded.peak_allocated),
-        exact(recorded.peak_reserved),
+        recorded.told_peak(Series::Allocated, exact(recorded.peak_allocated)),
+        recorded.told_peak(Series::Reserved, exact(recorded.peak_reserved)),
         none(),
         failed(&recorded.oom_place),
     ];

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::naming::Rules;
-use trace::trace::{DeviceTrace, Trace};
+use trace::trace::{DeviceTrace, Series, Trace};
 use trace::units::{Bytes, size};
 use trace::watch::Watch;
 
@@ -129,12 +129,10 @@ fn for_people(file: &str, report: &WhatIf, others: usize) -> String {
     row("limit", limit, &|r| {
         r.limit.map_or_else(no_limit, |l| l.to_string())
     });
-    row("allocated, peak", exact(recorded.peak_allocated), &|r| {
-        exact(r.peak_allocated)
-    });
-    row("reserved, peak", exact(recorded.peak_reserved), &|r| {
-        exact(r.peak_reserved)
-    });
+    let allocated = recorded.told_peak(Series::Allocated, exact(recorded.peak_allocated));
+    let reserved = recorded.told_peak(Series::Reserved, exact(recorded.peak_reserved));
+    row("allocated, peak", allocated, &|r| exact(r.peak_allocated));
+    row("reserved, peak", reserved, &|r| exact(r.peak_reserved));
     row("retries", "–".to_owned(), &|r| r.retries.to_string());
     let failed = |place: &Option<String>| place.clone().unwrap_or_else(|| "no".to_owned());
     row("out of memory", failed(&recorded.oom_place), &|r| {

@@ -179,7 +179,17 @@ fn is_doubtful(outcome: &Outcome, limit: Option<Bytes>) -> bool {
     let waiting = outcome.waiting.as_ref();
     outcome.spread.as_ref().is_some_and(is_torn)
         || waiting.is_some_and(|found| found.fails != outcome.failed.is_some())
-        || outcome.earlier.is_some()
+        || is_doubtful_before(outcome)
+}
+
+/// Whether the answer hangs on what happened before the recording. Where a request fails either
+/// way, it does not; and what is in use before the first event needs room in any case.
+fn is_doubtful_before(outcome: &Outcome) -> bool {
+    let in_use = outcome
+        .failed
+        .is_some_and(|failed| failed.segment.is_none());
+    let earlier = outcome.earlier.as_ref().filter(|_| !in_use);
+    earlier.is_some_and(|found| !found.fails || outcome.failed.is_none())
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
@@ -521,6 +531,43 @@ mod tests {
         check(false, Bytes(9 * MIB), false, with);
         check(true, Bytes(8 * MIB), false, "");
         check(true, Bytes(3 * MIB), true, "");
+    }
+
+    #[test]
+    fn what_fails_either_way_is_certain() {
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(8 * MIB),
+            failed: None,
+            limit: None,
+        };
+        let check = |segment: Option<Bytes>, fails: bool, expected: &str| {
+            let told = Outcome {
+                failed: Some(Failed {
+                    event: EventIdx(3),
+                    step: 0,
+                    segment,
+                    allocated: Bytes(MIB),
+                    reserved: Bytes(2 * MIB),
+                    retries: 0,
+                    at_once: false,
+                    may_be_less: false,
+                }),
+                earlier: Some(Earlier {
+                    cached: Bytes(5 * MIB),
+                    is_counted: true,
+                    peak_reserved: Bytes(2 * MIB),
+                    fails,
+                }),
+                reach: Reach::Failure,
+                ..Outcome::NOTHING
+            };
+            let text = outcome(&recorded, &told, None, &[]);
+            assert!(text.starts_with(expected), "{text}");
+        };
+        check(Some(Bytes(MIB)), false, "It might run out of memory");
+        check(Some(Bytes(MIB)), true, "It would run out of memory");
+        check(None, false, "It would not fit");
     }
 
     #[test]

@@ -451,10 +451,12 @@ fn table(answer: &WhatIf) -> AnyView {
             </tr>
         }
     };
-    let size = |bytes: Bytes| {
+    let size_as = |bytes: Bytes, told: String| {
         let exact = format::exact_bytes(bytes.get());
-        view! { <td class="num" title=exact>{bytes.to_string()}</td> }.into_any()
+        view! { <td class="num" title=exact>{told}</td> }.into_any()
     };
+    let size = |bytes: Bytes| size_as(bytes, bytes.to_string());
+    let peak = |series: Series, bytes: Bytes| size_as(bytes, recorded.told_peak(series, bytes));
     let failed = |place: &Option<String>| cell(place.clone().unwrap_or_else(|| "no".to_owned()));
     let limit = match recorded.limit {
         Some(limit) => limit.in_words(),
@@ -479,10 +481,10 @@ fn table(answer: &WhatIf) -> AnyView {
                 </thead>
                 <tbody>
                     {row("Limit", cell(limit), &limits)}
-                    {row("Allocated, peak", size(recorded.peak_allocated), &|r| {
+                    {row("Allocated, peak", peak(Series::Allocated, recorded.peak_allocated), &|r| {
                         size(r.peak_allocated)
                     })}
-                    {row("Reserved, peak", size(recorded.peak_reserved), &|r| {
+                    {row("Reserved, peak", peak(Series::Reserved, recorded.peak_reserved), &|r| {
                         size(r.peak_reserved)
                     })}
                     {row("Retries with an empty cache", cell("–".to_owned()), &|r| {
