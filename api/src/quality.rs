@@ -63,6 +63,12 @@ const PEAK_MAY_BE_LOST: [&str; 3] = [
     quality_code::STATE_ONLY,
 ];
 
+/// Whether nothing but the state at the end was recorded, by these codes.
+pub fn is_state(codes: &[String]) -> bool {
+    let states = [quality_code::NO_EVENTS, quality_code::STATE_ONLY];
+    codes.iter().any(|code| states.contains(&code.as_str()))
+}
+
 /// Whether the peak of a run with these codes is only known to be no lower.
 pub fn is_least(codes: &[String]) -> bool {
     let is_lost = |code: &String| PEAK_MAY_BE_LOST.contains(&code.as_str());
@@ -72,6 +78,14 @@ pub fn is_least(codes: &[String]) -> bool {
 /// The peak of a run with these codes in words: `8.00 GiB`, or `at least 8.00 GiB`.
 pub fn told_peak(peak: Bytes, codes: &[String]) -> String {
     trace::compare::told_peak(peak, is_least(codes))
+}
+
+/// The same in few letters, for a narrow place: `8.00 GiB`, or `≥ 8.00 GiB`.
+pub fn peak_in_short(peak: Bytes, codes: &[String]) -> String {
+    match is_least(codes) {
+        true => format!("≥ {peak}"),
+        false => peak.to_string(),
+    }
 }
 
 /// A word or two for such a code, and what it means; `None` for all other codes.

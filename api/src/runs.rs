@@ -4,7 +4,7 @@ use crate::ids::{JobId, RunId, SessionId, UploadId};
 use crate::jobs::RunOfJob;
 use crate::labels::Labels;
 use crate::leaks::LeakSummary;
-use crate::quality::{is_least, told_peak};
+use crate::quality::{self, told_peak};
 use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
 use trace::main_device;
@@ -97,10 +97,7 @@ impl RunSummary {
 
     /// The same in few letters, for a narrow column: `≥ 8.00 GiB`.
     pub fn peak_in_short(&self) -> String {
-        match is_least(&self.quality) {
-            true => format!("≥ {}", self.peak_allocated),
-            false => self.peak_allocated.to_string(),
-        }
+        quality::peak_in_short(self.peak_allocated, &self.quality)
     }
 
     /// The device that is shown when none is named ([`trace::main_device`]).
@@ -157,6 +154,18 @@ pub struct RunDetail {
     pub quality_notes: Vec<QualityNote>,
     /// What it is the beginning of, where a bench recorded it.
     pub bench_row: Option<RowOfRun>,
+}
+
+impl RunDetail {
+    /// The codes of what is found about the data of a device.
+    pub fn codes_of(&self, device: DeviceIdx) -> Vec<String> {
+        let concerns = |note: &&QualityNote| match device.is_pinned() {
+            true => note.is_of_pinned(),
+            false => note.concerns(device),
+        };
+        let notes = self.quality_notes.iter().filter(concerns);
+        notes.map(|note| note.code.clone()).collect()
+    }
 }
 
 /// It as it is read; `crate::lacks` says why.

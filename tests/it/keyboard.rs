@@ -207,6 +207,7 @@ async fn what_is_chosen_shows_in_forced_colours() {
     let pages = [
         ("/bench".to_owned(), "[aria-current=page]"),
         (format!("/runs/{run}?v=5&tab=map"), ".map-plot"),
+        (format!("/runs/{run}?v=5&tab=alive"), ".box"),
     ];
     for (page, there) in pages {
         browser.goto(&server.url(&page)).await;
@@ -221,7 +222,8 @@ async fn what_is_chosen_shows_in_forced_colours() {
         let plain = "
             const kept = (one, part) =>
                 getComputedStyle(one, part).forcedColorAdjust === 'none';
-            const swatches = [...document.querySelectorAll('[class*=swatch], .legend-line')];
+            const data = '[class*=swatch], .legend-line, .share-bar, .box';
+            const swatches = [...document.querySelectorAll(data)];
             const keys = [...document.querySelectorAll('.level-legend li')];
             return [...swatches.filter(one => !kept(one)),
                     ...keys.filter(one => !kept(one, '::before'))]

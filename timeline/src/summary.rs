@@ -2,7 +2,8 @@
 
 use super::ticks;
 use super::viewport::Viewport;
-use crate::format::{count, doing};
+use crate::format::{count, doing, plural};
+use api::quality::{is_state, peak_in_short};
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
 use trace::device::DeviceIdx;
@@ -10,15 +11,15 @@ use trace::steps::Word;
 use trace::trace::{SeriesSummary, StepSource};
 use trace::units::Bytes;
 
-/// What the whole trace shows.
-pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
+/// What the whole trace of a device with these findings shows.
+pub fn trace(device: &DeviceSummary, codes: &[String], marks: Option<&Marks>) -> String {
     let mut text = format!(
-        "{} over {} events",
+        "{} over {}",
         match device.device {
             DeviceIdx::PINNED => "Pinned memory of the host".to_owned(),
             ordinal => format!("Memory of device {ordinal}"),
         },
-        count(u64::from(device.events))
+        plural(u64::from(device.events), "event")
     );
     if let Some((first, last)) = device.time {
         text += &format!(" and {}", ticks::span((last - first) as f64));
@@ -27,8 +28,8 @@ pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
     let [_, allocated, active, reserved] = &device.series;
     text += &format!(
         "Allocated {}. Reserved {}. ",
-        levels(allocated),
-        levels(reserved)
+        levels(allocated, codes),
+        levels(reserved, codes)
     );
     if active.peak > allocated.peak {
         text += &format!("With pending frees, at most {} were in use. ", active.peak);
@@ -60,14 +61,19 @@ pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
     text.trim_end().to_owned()
 }
 
-fn levels(series: &SeriesSummary) -> String {
+fn levels(series: &SeriesSummary, codes: &[String]) -> String {
+    if is_state(codes) {
+        return format!("is {} at the end, all that was recorded", series.end);
+    }
     let at = match series.peak_event {
         Some(event) => format!("at event {}", count(u64::from(event.0))),
         None => "before the first event".to_owned(),
     };
     format!(
         "starts at {}, peaks at {} {at}, ends at {}",
-        series.start, series.peak, series.end
+        series.start,
+        peak_in_short(series.peak, codes),
+        series.end
     )
 }
 
@@ -135,13 +141,19 @@ mod tests {
             oom_events: vec![109_000],
         };
         assert_eq!(
-            trace(&device, None),
+            trace(&device, &[], None),
             "Memory of device 0 over 110,000 events and 12.5 s. \
              Allocated starts at 1.00 GiB, peaks at 10.0 GiB at event 41,000, ends at 2.00 GiB. \
              Reserved starts at 2.00 GiB, peaks at 12.0 GiB at event 41,000, ends at 12.0 GiB. \
              With pending frees, at most 11.0 GiB were in use. 30 steps, inferred. \
              An allocation failed at event 109,000."
         );
+        let told = |code: &str| trace(&device, &[code.to_owned()], None);
+        let cut = told("ring_wrapped");
+        assert!(cut.contains("peaks at ≥ 10.0 GiB at event"), "{cut}");
+        let state = told("state_only");
+        let end = "Allocated is 2.00 GiB at the end, all that was recorded. Reserved is 12.0 GiB";
+        assert!(state.contains(end), "{state}");
         let mut marks = Marks::default();
         let request = |index| Step {
             index,
@@ -149,7 +161,7 @@ mod tests {
             events: Span::new(EventIdx(index), EventIdx(index + 1)),
         };
         marks.steps = (0..30).map(request).collect();
-        let told = trace(&device, Some(&marks));
+        let told = trace(&device, &[], Some(&marks));
         assert!(told.contains(" 30 requests, inferred. "), "{told}");
         let viewport = Viewport {
             from: 10.5,

@@ -2,6 +2,7 @@
 
 use super::Handle;
 use ::timeline::readout::extent_text;
+use api::quality::peak_in_short;
 use api::runs::DeviceSummary;
 use leptos::prelude::*;
 use trace::trace::Series;
@@ -10,10 +11,15 @@ const PINNED: &str = "Pinned memory of the host in use, from PyTorch's allocator
 
 /// The legend.
 #[component]
-pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
+pub fn Legend(
+    handle: Handle,
+    device: DeviceSummary,
+    /// What is found about the data of the device.
+    codes: Vec<String>,
+) -> impl IntoView {
     let at_pointer = move || handle.outputs.extents.with(Option::is_some);
     let items = Series::ALL.map(|series| {
-        let peak = device.series[series as usize].peak.to_string();
+        let peak = peak_in_short(device.series[series as usize].peak, &codes);
         let value = move || match handle.outputs.extents.get() {
             Some(extents) => extent_text(extents[series as usize]),
             None => peak.clone(),

@@ -135,14 +135,19 @@ impl Handle {
 
 /// The picture with its legend, minimap and text.
 #[component]
-pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
+pub fn Timeline(
+    handle: Handle,
+    device: DeviceSummary,
+    /// What is found about the data of the device.
+    codes: Vec<String>,
+) -> impl IntoView {
     let n_events = device.events;
     let summary = {
-        let device = device.clone();
+        let (device, codes) = (device.clone(), codes.clone());
         move || {
             handle
                 .marks
-                .with(|marks| summary::trace(&device, marks.as_deref()))
+                .with(|marks| summary::trace(&device, &codes, marks.as_deref()))
         }
     };
     let outputs = handle.outputs;
@@ -160,7 +165,7 @@ pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
     let undrawn = move || !handle.outputs.drawn.get();
     view! {
         <section class="timeline" aria-label="Memory over time" aria-busy=busy>
-            <Legend handle=handle device=device/>
+            <Legend handle=handle device=device codes=codes/>
             <Stage handle=handle>
                 <div class="timeline-waiting" class:shown=waiting></div>
                 <div class="timeline-skeleton skeleton-row" class:shown=undrawn></div>

@@ -4,8 +4,8 @@ use crate::components::badge::{Badge, badge, verdict};
 use ::timeline::format::count;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
-use api::leaks::LeakSummary;
-use api::runs::DeviceSummary;
+use api::quality::peak_in_short;
+use api::runs::{DeviceSummary, RunSummary};
 use api::timeline::Marks;
 use api::view_state::ViewState;
 use trace::device::DeviceIdx;
@@ -33,19 +33,24 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
 }
 
 /// Whether it leaks, for a device whose steps are those that the run was judged by. With other
-/// steps the verdict may be another one.
-pub fn judged(
-    leaks: Option<&LeakSummary>,
-    device: DeviceIdx,
-    steps: Option<&str>,
-) -> Option<Badge> {
+/// steps the verdict may be another one. A finding's badge that says the same has more to tell.
+pub fn judged(run: &RunSummary, device: DeviceIdx, steps: Option<&str>) -> Option<Badge> {
+    let leaks = run.leaks.as_ref();
     let leaks = leaks.filter(|leaks| leaks.device == device && steps.is_none());
-    leaks.map(verdict)
+    let is_found = |label: &str| run.quality.iter().any(|code| badge(code).label == label);
+    leaks
+        .map(verdict)
+        .filter(|verdict| !is_found(&verdict.label))
 }
 
-/// The facts about a device. What its steps are called, the marks of its picture say.
-pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(String, String)> {
-    let peak = |series: Series| device.series[series as usize].peak.to_string();
+/// The facts about a device with these findings. What its steps are called, the marks of its
+/// picture say.
+pub fn device_facts(
+    device: &DeviceSummary,
+    codes: &[String],
+    marks: Option<&Marks>,
+) -> Vec<(String, String)> {
+    let peak = |series: Series| peak_in_short(device.series[series as usize].peak, codes);
     let several = |noun: &str, n: u32| {
         let s = if n == 1 { "" } else { "s" };
         [noun, s].concat()
@@ -99,7 +104,8 @@ pub fn choose_device(state: &mut ViewState, device: DeviceIdx) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::leaks::Verdict;
+    use api::leaks::{LeakSummary, Verdict};
+    use api::runs::RunSource;
     use trace::span::Span;
     use trace::steps::recording::Kind;
     use trace::trace::{Fidelity, Step};
@@ -107,20 +113,9 @@ mod tests {
 
     #[test]
     fn steps_are_called_what_the_loop_calls_them() {
-        let mut device = DeviceSummary {
-            device: DeviceIdx(0),
-            events: 40,
-            blocks: 20,
-            series: Default::default(),
-            fidelity: Fidelity::default(),
-            unmatched_frees: 0,
-            step_source: StepSource::Inferred,
-            steps: 12,
-            time: None,
-            oom_events: vec![],
-        };
+        let mut device = device_of(DeviceIdx(0));
         let last = |device: &DeviceSummary, marks: Option<&Marks>| {
-            let (name, value) = device_facts(device, marks).pop().unwrap();
+            let (name, value) = device_facts(device, &[], marks).pop().unwrap();
             format!("{name}: {value}")
         };
         let mut marks = Marks::default();
@@ -139,6 +134,42 @@ mod tests {
         assert_eq!(last(&device, None), "allocation: 1");
     }
 
+    fn device_of(device: DeviceIdx) -> DeviceSummary {
+        DeviceSummary {
+            device,
+            events: 40,
+            blocks: 20,
+            series: Default::default(),
+            fidelity: Fidelity::default(),
+            unmatched_frees: 0,
+            step_source: StepSource::Inferred,
+            steps: 12,
+            time: None,
+            oom_events: vec![],
+        }
+    }
+
+    fn run_with(leaks: Option<LeakSummary>, code: &str) -> RunSummary {
+        RunSummary {
+            id: "run_1".parse().unwrap(),
+            name: "run".to_owned(),
+            source: RunSource::Upload,
+            created_ms: 0,
+            file_bytes: Bytes::ZERO,
+            content_hash: String::new(),
+            devices: vec![],
+            pinned: None,
+            steps: 0,
+            peak_allocated: Bytes::ZERO,
+            quality: vec![code.to_owned()],
+            leaks,
+            job: None,
+            labels: Default::default(),
+            uploaded_by: None,
+            deleted_ms: None,
+        }
+    }
+
     fn step(word: Word, index: u32) -> Step {
         Step {
             index,
@@ -148,28 +179,41 @@ mod tests {
     }
 
     #[test]
+    fn a_peak_before_what_is_recorded_may_be_higher() {
+        let check = |code: &str, expected: &str| {
+            let facts = device_facts(&device_of(DeviceIdx(0)), &[code.to_owned()], None);
+            assert_eq!(facts[0].1, expected, "{facts:?}");
+            assert_eq!(facts[1].1, expected, "{facts:?}");
+        };
+        check("state_only", "≥ 0 B");
+        check("ring_wrapped", "≥ 0 B");
+        check("no_stacks", "0 B");
+    }
+
+    #[test]
     fn the_verdict_stands_beside_what_was_judged() {
-        let leaks = LeakSummary {
+        let leaks = |recording, verdict| LeakSummary {
             device: DeviceIdx(1),
-            recording: Kind::Loop,
-            verdict: Verdict::Leak,
+            recording,
+            verdict,
             reason: String::new(),
             bytes_per_step: Bytes::mib(8),
             step: "step".to_owned(),
         };
-        let check = |leaks, device, steps, expected: Option<&str>| {
-            let badge = judged(leaks, device, steps);
+        let check = |leaks, code: &str, device, steps, expected: Option<&str>| {
+            let badge = judged(&run_with(leaks, code), device, steps);
             assert_eq!(badge.as_ref().map(|badge| badge.label.as_str()), expected);
         };
-        check(
-            Some(&leaks),
-            DeviceIdx(1),
-            None,
-            Some("leaks 8.00 MiB a step"),
-        );
-        check(Some(&leaks), DeviceIdx(0), None, None);
-        check(Some(&leaks), DeviceIdx(1), Some("calls"), None);
-        check(None, DeviceIdx(1), None, None);
+        let (judged, other) = (DeviceIdx(1), DeviceIdx(0));
+        let leak = leaks(Kind::Loop, Verdict::Leak);
+        let told = Some("leaks 8.00 MiB a step");
+        check(Some(leak.clone()), "no_stacks", judged, None, told);
+        check(Some(leak.clone()), "no_stacks", other, None, None);
+        check(Some(leak), "no_stacks", judged, Some("calls"), None);
+        check(None, "no_stacks", judged, None, None);
+        let state = leaks(Kind::StateOnly, Verdict::CannotTell);
+        check(Some(state.clone()), "state_only", judged, None, None);
+        check(Some(state), "no_stacks", judged, None, Some("state only"));
     }
 
     #[test]

@@ -64,25 +64,21 @@ pub fn fixed(comparison: &Comparison) -> AnyView {
 fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl IntoView {
     let store: RunsStore = expect_context();
     let page = routes::run_page(&id);
-    let shown = {
+    // A run that is deleted while the page is open keeps its name, and its numbers.
+    let known = {
         let id = id.clone();
-        move || {
-            store
-                .run(&id)
-                .map_or_else(|| id.to_string(), |run| run.name)
-        }
+        Memo::new(move |last: Option<&String>| {
+            let listed = store.run(&id).map(|run| run.name);
+            let before = listed.or_else(|| last.cloned());
+            before.unwrap_or_else(|| id.to_string())
+        })
     };
+    let shown = move || known.get();
     let change = move |change: &dyn Fn(&mut Vec<RunId>)| {
         let state = view.state().get_untracked();
         view.set(with_runs(&state, change));
     };
-    let named = {
-        let shown = shown.clone();
-        move |what: String| {
-            let shown = shown.clone();
-            move || [what.as_str(), &shown()].concat()
-        }
-    };
+    let named = move |what: String| move || [what.as_str(), &shown()].concat();
     let role = if at == 0 { "baseline" } else { "" };
     let baseline = (at > 0).then(|| {
         view! {

@@ -7,9 +7,11 @@ use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
+use crate::pages::runs_store::RunsStore;
 use crate::project;
 use crate::questions::reveal;
 use crate::url_state::UrlState;
+use api::quality::peak_in_short;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::shares::ShareTarget;
@@ -42,11 +44,13 @@ pub fn RunHead(
         merged(notes).into_iter().map(note_badge).collect_view()
     };
     let judged = verdict(Arc::clone(&run), device, view);
+    let found = Arc::clone(&run);
     let facts = move || {
         let device = device.get()?;
         let marks = marks.get().filter(|(of, _)| *of == device.device);
         let marks = marks.and_then(|(_, marks)| marks.ok());
-        Some(device_view(&device, marks.as_deref()))
+        let codes = found.codes_of(device.device);
+        Some(device_view(&device, &codes, marks.as_deref()))
     };
     let torch = run.torch_guess.as_deref();
     let writer = run.summary.source.written_by(&run.settings, torch);
@@ -61,14 +65,16 @@ pub fn RunHead(
     let shared = Arc::clone(&run);
     let handed_on = move || owner().then(|| view! { <HandOn run=Arc::clone(&shared) view=view/> });
     let words = in_words(&run, device, view);
-    let title = format!("{}\n{}", run.summary.name, run.summary.content_hash);
+    let name = current_name(&run);
+    let hash = run.summary.content_hash.clone();
+    let title = move || name.with(|name| format!("{name}\n{hash}"));
     let summary = run.summary.clone();
     let labelled = move || owner().then(|| labels(&summary));
     view! {
         <header class="run-head">
             <div class="run-title">
                 {crumb}
-                <h1 title=title>{run.summary.name.clone()}</h1>
+                <h1 title=title>{name}</h1>
                 <span class="muted run-file">{file} {writer}</span>
                 {labelled}
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
@@ -84,6 +90,17 @@ pub fn RunHead(
             </div>
         </header>
     }
+}
+
+/// The name of the run, also when somebody renames it while its page is open. Who came by a link
+/// sees the name that the link shows.
+pub fn current_name(run: &RunDetail) -> Memo<String> {
+    let (store, OpenedLink(link)): (RunsStore, OpenedLink) = (expect_context(), expect_context());
+    let (id, loaded) = (run.summary.id.clone(), run.summary.name.clone());
+    Memo::new(move |_| {
+        let listed = link.with(Option::is_none).then(|| store.run(&id)).flatten();
+        listed.map_or_else(|| loaded.clone(), |run| run.name)
+    })
 }
 
 /// The address of the run in words, with the steps that the view has selected.
@@ -108,9 +125,8 @@ fn verdict(
 ) -> impl IntoView {
     let badge = Memo::new(move |_| {
         let device = device.with(|device| device.as_ref().map(|d| d.device))?;
-        let leaks = run.summary.leaks.as_ref();
         view.state()
-            .with(|state| judged(leaks, device, state.steps.as_deref()))
+            .with(|state| judged(&run.summary, device, state.steps.as_deref()))
     });
     let show = move |_| {
         view.update(|state| state.tab = Tab::Leaks);
@@ -203,8 +219,12 @@ fn note_badge((badge, detail): (Badge, String)) -> impl IntoView {
     }
 }
 
-fn device_view(device: &DeviceSummary, marks: Option<&Marks>) -> impl IntoView + use<> {
-    let facts = device_facts(device, marks)
+fn device_view(
+    device: &DeviceSummary,
+    codes: &[String],
+    marks: Option<&Marks>,
+) -> impl IntoView + use<> {
+    let facts = device_facts(device, codes, marks)
         .into_iter()
         .map(|(name, value)| {
             view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
@@ -226,7 +246,8 @@ fn DevicePicker(
     let options = all.map(|d| {
         let ordinal = d.device;
         let name = ordinal.name();
-        let text = format!("{name} · {}", d.series[Series::Allocated as usize].peak);
+        let peak = d.series[Series::Allocated as usize].peak;
+        let text = format!("{name} · {}", peak_in_short(peak, &run.codes_of(ordinal)));
         let selected = move || device.with(|d| d.as_ref().is_some_and(|d| d.device == ordinal));
         view! { <option value=ordinal.to_string() prop:selected=selected>{text}</option> }
     });

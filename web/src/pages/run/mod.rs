@@ -27,7 +27,7 @@ use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::view_state::{Tab, ViewState};
 use controls::Controls;
 use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
-use head::RunHead;
+use head::{RunHead, current_name};
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
 use presentation::components::problem_note::{behind_colon, sentence};
@@ -200,9 +200,12 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         }
     };
     let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
-    let title = format!("{} · Tidemark", run.summary.name);
+    let name = current_name(&run);
     let beginning = beginning(&run);
-    Effect::new(move |_| document().set_title(&title));
+    Effect::new(move |_| {
+        let title = name.with(|name| format!("{name} · Tidemark"));
+        document().set_title(&title);
+    });
     view! {
         <div class="run-page" class:asking=asking>
             <RunHead run=Arc::clone(&run) device=device marks=marks view=view/>
@@ -370,6 +373,7 @@ fn DeviceView(
         let marks = handle.marks;
         marks.with(|marks| marks.as_ref().map(|marks| StepNumbers::of(&marks.steps)))
     });
+    let codes = run.codes_of(device.device);
     let asker = Asker {
         source: StoredValue::new(source),
         device: StoredValue::new(device.clone()),
@@ -398,7 +402,7 @@ fn DeviceView(
         <Controls handle=handle view=view/>
         <div class="run-body">
             <div class="run-picture">
-                <Timeline handle=handle device=device/>
+                <Timeline handle=handle device=device codes=codes/>
                 {problem}
                 <Questions asker=asker/>
             </div>
