@@ -7,7 +7,8 @@ use api::leaks::{LeakGroup, Pattern, Verdict};
 use api::runs::{DeviceSummary, RunSource, RunSummary};
 use std::io::Write;
 use trace::device::DeviceIdx;
-use trace::trace::{Series, SeriesSummary, StepSource};
+use trace::known::{Point, Unknown};
+use trace::trace::{QualityNote, Series, SeriesSummary, StepSource};
 use trace::units::Bytes;
 
 /// One device of a run.
@@ -19,6 +20,18 @@ struct DeviceOf<'r> {
 impl DeviceOf<'_> {
     fn series(&self, series: Series) -> &SeriesSummary {
         &self.device.series[series as usize]
+    }
+
+    /// A peak; `None` where the recording does not say.
+    fn peak(&self, series: Series) -> Option<i64> {
+        let note = |code: &String| QualityNote {
+            code: code.clone(),
+            detail: String::new(),
+        };
+        let notes: Vec<QualityNote> = self.run.quality.iter().map(note).collect();
+        let unknown = Unknown::of(self.device.device, &notes);
+        let is_known = !unknown.has(series, Point::Peak);
+        is_known.then(|| bytes(self.series(series).peak)).flatten()
     }
 }
 
@@ -75,20 +88,14 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
         ),
         (
             "peak_requested",
-            Value::Number(|r| bytes(r.series(Series::Requested).peak)),
+            Value::Number(|r| r.peak(Series::Requested)),
         ),
         (
             "peak_allocated",
-            Value::Number(|r| bytes(r.series(Series::Allocated).peak)),
+            Value::Number(|r| r.peak(Series::Allocated)),
         ),
-        (
-            "peak_active",
-            Value::Number(|r| bytes(r.series(Series::Active).peak)),
-        ),
-        (
-            "peak_reserved",
-            Value::Number(|r| bytes(r.series(Series::Reserved).peak)),
-        ),
+        ("peak_active", Value::Number(|r| r.peak(Series::Active))),
+        ("peak_reserved", Value::Number(|r| r.peak(Series::Reserved))),
         (
             "end_allocated",
             Value::Number(|r| bytes(r.series(Series::Allocated).end)),
@@ -324,8 +331,8 @@ mod tests {
         assert_eq!(told(Some(frame)), expected);
     }
 
-    #[test]
-    fn a_leak_that_nobody_can_tell_of_has_no_size() {
+    /// What a column of numbers says of a device that has no events.
+    fn number_in(column: &str, run: &RunSummary) -> Option<i64> {
         let device = DeviceSummary {
             device: DeviceIdx(0),
             events: 0,
@@ -338,19 +345,38 @@ mod tests {
             time: None,
             oom_events: Vec::new(),
         };
-        let leaked = |verdict| {
-            let run = run(verdict);
-            let columns = of_runs();
-            let mut columns = columns.iter();
-            let found = columns.find(|(name, _)| *name == "leaked_per_step");
-            let Some((_, Value::Number(of))) = found else {
-                panic!("there is no such column");
-            };
-            of(&DeviceOf {
-                run: &run,
-                device: &device,
-            })
+        let columns = of_runs();
+        let mut columns = columns.iter();
+        let found = columns.find(|(name, _)| *name == column);
+        let Some((_, Value::Number(of))) = found else {
+            panic!("there is no such column");
         };
+        of(&DeviceOf {
+            run,
+            device: &device,
+        })
+    }
+
+    #[test]
+    fn a_peak_that_nobody_saw_has_no_size() {
+        let check = |code: &str, allocated: Option<i64>, reserved: Option<i64>| {
+            let run = RunSummary {
+                quality: vec![code.to_owned()],
+                ..run(None)
+            };
+            assert_eq!(number_in("peak_allocated", &run), allocated, "{code}");
+            assert_eq!(number_in("peak_reserved", &run), reserved, "{code}");
+            assert_eq!(number_in("end_allocated", &run), Some(0), "{code}");
+        };
+        check("no_stacks", Some(0), Some(0));
+        check("state_only", None, None);
+        check("segments_not_recorded", Some(0), None);
+        check("ring_wrapped", Some(0), Some(0));
+    }
+
+    #[test]
+    fn a_leak_that_nobody_can_tell_of_has_no_size() {
+        let leaked = |verdict| number_in("leaked_per_step", &run(verdict));
         assert_eq!(leaked(Some(Verdict::Leak)), Some(7));
         assert_eq!(leaked(Some(Verdict::Clean)), Some(7));
         assert_eq!(leaked(Some(Verdict::CannotTell)), None);

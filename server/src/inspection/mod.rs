@@ -2,7 +2,7 @@
 
 mod text;
 
-pub use text::text;
+pub use text::{of_all, of_device, text};
 use trace::device::DeviceIdx;
 
 use answers::facts::{DeviceFacts, StepFacts, step_facts};

@@ -20,29 +20,45 @@ const STEPS_SHOWN: usize = 5;
 
 /// One file, for people.
 pub fn text(inspection: &Inspection) -> String {
-    let mut out = format!(
-        "{}\n  {}\n",
-        inspection.file,
-        format_line(&inspection.format)
-    );
-    let several = inspection.devices.len() > 1;
+    let mut out = head(inspection);
     for device in inspection.devices.iter().chain(&inspection.pinned) {
-        let items = &inspection.steps.items;
-        let items = items.iter().map(|step| (step.name.as_str(), step.index));
-        let word = match inspection.steps.device == Some(device.device) {
-            true => Word::of_names(items),
-            false => Word::Step,
-        };
-        out += &device_table(device, several, word);
-    }
-    if inspection.devices.is_empty() && inspection.pinned.is_none() {
-        out += "\n  no device holds memory or events\n";
+        out += &of_device(inspection, device);
     }
     out += &recording(inspection);
     out += &steps(inspection);
-    out += &leaks(&inspection.leaks, several);
-    out += &quality(inspection);
+    out += &judged(inspection);
     out
+}
+
+/// Which file it is.
+fn head(inspection: &Inspection) -> String {
+    let none = match inspection.devices.is_empty() && inspection.pinned.is_none() {
+        true => "\n  no device holds memory or events\n",
+        false => "",
+    };
+    let format = format_line(&inspection.format);
+    format!("{}\n  {format}\n{none}", inspection.file)
+}
+
+/// What is said of all devices together, without the list of steps.
+pub fn of_all(inspection: &Inspection) -> String {
+    [head(inspection), recording(inspection), judged(inspection)].concat()
+}
+
+/// What is said of one device.
+pub fn of_device(inspection: &Inspection, device: &Device) -> String {
+    let items = &inspection.steps.items;
+    let items = items.iter().map(|step| (step.name.as_str(), step.index));
+    let word = match inspection.steps.device == Some(device.device) {
+        true => Word::of_names(items),
+        false => Word::Step,
+    };
+    device_table(device, inspection.devices.len() > 1, word)
+}
+
+/// Whether it leaks, and what is found about the data.
+fn judged(inspection: &Inspection) -> String {
+    leaks(&inspection.leaks, inspection.devices.len() > 1) + &quality(inspection)
 }
 
 fn format_line(format: &Format) -> String {

@@ -10,6 +10,8 @@ use trace::clip::clipped;
 pub const MOST: usize = 16 << 10;
 /// Bytes of one text in a document.
 const LONGEST: usize = 512;
+/// What follows an introduction that is too long.
+const CUT: &str = "\n(The rest of this text is left out: it is too long for a page.)\n";
 /// Bytes reserved for the braces, the offset and the end of the text.
 const SPARE: usize = 512;
 
@@ -96,7 +98,9 @@ impl Answer {
             fields.insert("link".to_owned(), Value::from(link.as_str()));
         }
         // The introduction takes at most half of a page.
-        text = clipped(&text, MOST / 4).into_owned();
+        if text.len() > MOST / 4 {
+            text = clipped(&text, MOST / 4 - CUT.len()).into_owned() + CUT;
+        }
         if length(&fields) > MOST / 4 {
             fields.retain(|_, value| length(value) <= LONGEST);
         }

@@ -74,6 +74,9 @@ pub(super) enum At {
     Event(u64),
     /// A word, or the number of an event.
     Word(String),
+    /// Neither: it is refused with what it has to be.
+    #[schemars(skip)]
+    Other(serde_json::Value),
 }
 
 /// Two recordings.

@@ -1,11 +1,13 @@
 //! Answers about two recordings, and about what a dashboard holds.
 
-use super::answer::{Answer, Page, Row};
+use super::answer::{Answer, Page, Row, document};
 use super::arguments::{OfRuns, OfTwo};
 use super::asker::{Asker, Refusal};
 use super::library::{MOST_RUNS, Recording};
 use answers::cards::{markdown, place_among};
 use api::compare::{Against, ComparedRun, Comparison};
+use api::leaks::Verdict;
+use api::quality::is_least;
 use api::runs::RunSummary;
 use serde_json::{Value, json};
 use timeline::format::doing;
@@ -114,20 +116,31 @@ pub(super) fn runs(asker: Asker<'_>, asked: OfRuns) -> Result<Page, Refusal> {
 }
 
 fn run_row(run: &RunSummary) -> Row {
-    let leaks = match run.leaks.as_ref().map(|leaks| leaks.verdict) {
-        Some(api::leaks::Verdict::Leak) => ", leaks",
-        _ => "",
+    let verdict = run.leaks.as_ref().map(|leaks| leaks.verdict);
+    let leaks = match verdict {
+        Some(Verdict::Leak) => ", leaks",
+        Some(Verdict::Clean) => ", no leak",
+        Some(Verdict::CannotTell) => ", leaks: cannot tell",
+        None => "",
     };
-    let (id, name, peak, steps) = (&run.id, &run.name, run.peak_allocated, run.steps);
+    let failed = run.devices.iter().any(|d| !d.oom_events.is_empty());
+    let failing = if failed { ", out of memory" } else { "" };
+    let (id, name, steps) = (&run.id, &run.name, run.steps);
     let word = run
         .leaks
         .as_ref()
         .map_or(Word::Step, |leaks| Word::called(&leaks.step));
     let of = doing(u64::from(steps), word.one(), word.many());
-    let text = format!("{id}  {name}: peak {}, {of}{leaks}\n", run.peak());
+    let text = format!("{id}  {name}: peak {}, {of}{leaks}{failing}\n", run.peak());
+    let mut told = document(&run.leaks);
+    if verdict == Some(Verdict::CannotTell) {
+        told["bytes_per_step"] = Value::Null;
+    }
     let value = json!({
-        "id": id, "name": name, "created_ms": run.created_ms, "peak_allocated": peak,
-        "steps": steps, "leaks": run.leaks, "job": run.job,
+        "id": id, "name": name, "created_ms": run.created_ms,
+        "peak_allocated": run.peak_allocated, "peak_is_least": is_least(&run.quality),
+        "steps": steps, "leaks": told, "out_of_memory": failed, "quality": run.quality,
+        "job": run.job,
     });
     Row::new(text, &value)
 }

@@ -8,12 +8,13 @@ use answers::elsewhere::elsewhere;
 use answers::names::frame_line;
 use answers::questions::what_if::{self, Asked, Gone};
 use answers::{explain, questions};
-use api::leaks::{LeakGroup, Pattern};
+use api::leaks::{LeakGroup, Pattern, Verdict};
 use api::view_state::{Tab, ViewState};
 use api::what_if::Conditions;
 use serde_json::json;
 use timeline::format::plural;
 use trace::alive::Dimension;
+use trace::known::Point;
 use trace::leaks::counted_by;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
@@ -40,13 +41,22 @@ pub(super) fn explain(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
         answer.field("device", &device.device);
         answer.field("recording", &device.recording);
         answer.field("leaks", &device.leaks.verdict);
-        answer.field("bytes_per_step", &device.leaks.bytes_per_step);
+        let is_told = device.leaks.verdict != Verdict::CannotTell;
+        let rate = is_told.then_some(device.leaks.bytes_per_step);
+        answer.field("bytes_per_step", &rate);
         if let Some(oom) = &device.out_of_memory {
             answer.field("cause", &oom.cause);
             answer.field("remedies", &oom.remedies);
         }
-        answer.field("peak_allocated", &device.allocated.peak);
-        answer.field("peak_reserved", &device.reserved.peak);
+        let unknown = &device.unknown;
+        for (name, series, level) in [
+            ("peak_allocated", Series::Allocated, device.allocated),
+            ("peak_reserved", Series::Reserved, device.reserved),
+        ] {
+            let is_known = !unknown.has(series, Point::Peak);
+            answer.field(name, &is_known.then_some(level.peak));
+        }
+        answer.field("peak_is_least", &unknown.is_cut());
     }
     let page = explain::page(&found);
     answer.rows = sections(&page);
@@ -90,7 +100,7 @@ pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
     let judgement = Judgement::of(subject, asker.watch)?;
     let found = inspection::of(name, subject, memory, judgement);
     let mut answer = Answer {
-        text: inspection::text(&found),
+        text: inspection::of_all(&found),
         ..Answer::default()
     };
     answer.field("format", &found.format);
@@ -102,9 +112,8 @@ pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
         &json!({"verdict": found.leaks.verdict, "reason": found.leaks.reason}),
     );
     answer.field("quality", &found.quality);
-    let pinned = found.pinned.iter().filter(|_| only.is_some());
-    let devices = found.devices.iter().chain(pinned);
-    let devices = devices.map(|found| Row::new(String::new(), found));
+    let devices = found.devices.iter().chain(&found.pinned);
+    let devices = devices.map(|one| Row::new(inspection::of_device(&found, one), one));
     let steps = found.steps.items.iter().map(|step| {
         let text = format!(
             "{}: events {} to {}, allocated peak {}, end {}, reserved end {}\n",
@@ -219,6 +228,7 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
     let at = asked.at.map(|at| match at {
         At::Event(number) => number.to_string(),
         At::Word(word) => word,
+        At::Other(value) => value.to_string(),
     });
     let event = moment(device, at.as_deref())?;
     let by: Dimension = match &asked.by {

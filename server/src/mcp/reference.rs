@@ -61,16 +61,40 @@ fn linked(text: &str) -> Option<RunId> {
     rest[..end].parse().ok()
 }
 
+/// Why a text means no run, and what to ask instead.
+fn no_run(text: &str) -> String {
+    let is_address = text.starts_with("https://") || text.starts_with("http://");
+    let path = text
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
+    let page = path.filter(|_| is_address).map(|(_, path)| path);
+    let page = page.and_then(|path| path.split(['/', '?', '#']).next());
+    match page {
+        Some("jobs") => format!(
+            "{text} is a job, which has a run for each rank: `runs` lists them, each with its job."
+        ),
+        Some("compare") => format!(
+            "{text} is a comparison: ask `compare` about the ids behind `runs=`, the first of them \
+             as `base`."
+        ),
+        Some("s") => format!(
+            "{text} is a link for readers: open it in a browser, and ask by the id of the run that \
+             it shows."
+        ),
+        _ => format!(
+            "{text} is not the id, link, name or labels (branch=main,config=a) of a run that is \
+             here: `runs` lists them."
+        ),
+    }
+}
+
 /// The only run that a text can mean, of those found, newest first.
 ///
 /// # Errors
 /// Why there is none, and what to do: an answer about the wrong one of several would not show it.
 pub fn only_one<'f>(text: &str, found: &'f [RunSummary]) -> Result<&'f RunSummary, String> {
     match found {
-        [] => Err(format!(
-            "{text} is not the id, link, name or labels (branch=main,config=a) of a run that is \
-             here: `runs` lists them."
-        )),
+        [] => Err(no_run(text)),
         [one] => Ok(one),
         several => {
             let told = several.iter().take(TOLD).map(|run| {
@@ -96,6 +120,20 @@ pub const ENOUGH: usize = TOLD + 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_names_something_else_hears_what_to_ask() {
+        let check = |text: &str, expected: &str| {
+            let why = only_one(text, &[]).unwrap_err();
+            assert!(why.starts_with(&[text, expected].concat()), "{why}");
+        };
+        check("https://a.example/jobs/job_0123456789abcdef", " is a job");
+        let pair = "http://a.example/compare?runs=run_0123456789abcdef,run_0123456789abcdeg";
+        check(pair, " is a comparison");
+        check("https://a.example/s/abc#x", " is a link for readers");
+        check("jobs", " is not the id");
+        check("https://a.example/history", " is not the id");
+    }
 
     #[test]
     fn a_text_is_an_id_a_link_labels_or_a_name() {

@@ -47,6 +47,23 @@ fn state_alone() -> tempfile::NamedTempFile {
     file
 }
 
+/// A recording of a state with so many devices, each with a segment of its own.
+fn state_of_devices(n: u64) -> tempfile::NamedTempFile {
+    let segment = |device: u64| {
+        let block =
+            json!({ "size": 2 << 20, "requested_size": 2 << 20, "state": "active_allocated" });
+        json!({ "device": device, "address": 0x7f00_0000_0000_u64 + (device << 32),
+            "total_size": 2 << 20, "allocated_size": 2 << 20, "active_size": 2 << 20, "stream": 0,
+            "segment_type": "small", "blocks": [block] })
+    };
+    let segments: Vec<Value> = (0..n).map(segment).collect();
+    let traces = vec![json!([]); n as usize];
+    let file = tempfile::NamedTempFile::with_suffix(".json").expect("a file");
+    let state = json!({ "segments": segments, "device_traces": traces });
+    std::fs::write(file.path(), state.to_string()).expect("it is written");
+    file
+}
+
 /// Text and structured content of an answer.
 async fn ask(client: &Client, tool: &'static str, arguments: Value) -> (String, Value) {
     let answer = call(client, tool, arguments).await;
@@ -225,6 +242,26 @@ async fn pages_hold_every_entry_once() {
     }
     assert_eq!(labels.len(), 500);
     assert!(pages > 2, "{pages} pages");
+    client.cancel().await.expect("it ends");
+}
+
+/// Who sees only the text must not miss a device, or what is said of all of them.
+#[tokio::test]
+async fn every_device_is_in_the_text_of_some_page() {
+    let client = client(&[]).await;
+    let state = state_of_devices(24);
+    let (mut text, mut offset) = (String::new(), json!(0));
+    while offset.is_number() {
+        let asked = json!({"recording": state.path(), "offset": offset});
+        let (page, document) = ask(&client, "inspect", asked).await;
+        text += &page;
+        offset = document["next"].clone();
+    }
+    let of_all = ["leaks: cannot tell", "quality"].map(str::to_owned);
+    let devices = (0..24).map(|device| format!("device {device}: "));
+    for told in of_all.into_iter().chain(devices) {
+        assert!(text.contains(&told), "{told}: {text}");
+    }
     client.cancel().await.expect("it ends");
 }
 
