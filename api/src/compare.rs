@@ -241,7 +241,23 @@ pub fn pull_request(address: &str) -> Option<&str> {
     let address = address.trim();
     let known = address.starts_with("https://") || address.starts_with("http://");
     let plain = address.chars().all(|c| c.is_ascii_graphic());
-    (known && plain && address.len() <= PULL_REQUEST_BYTES).then_some(address)
+    let is_one = known && plain && address.len() <= PULL_REQUEST_BYTES;
+    is_one.then(|| without_tab(address))
+}
+
+/// The tabs of a pull request (`/pull/7/files`) have addresses of their own, and so have places on
+/// it: all of them are one pull request.
+fn without_tab(address: &str) -> &str {
+    let number_in = |mark: &str| {
+        let (before, after) = address.split_once(mark)?;
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        let ends = after[digits..].chars().next();
+        let is_number = digits > 0 && ends.is_none_or(|end| "/?#".contains(end));
+        is_number.then_some(before.len() + mark.len() + digits)
+    };
+    let mut marks = ["/-/merge_requests/", "/pull/"].into_iter();
+    let end = marks.find_map(number_in).unwrap_or(address.len());
+    &address[..end]
 }
 
 /// `POST` to record a comparison.
@@ -293,6 +309,19 @@ mod tests {
         };
         let good = "https://github.com/me/repo/pull/7";
         check(good, Some(good));
+        // Its tabs, and places on it.
+        for more in ["/files", "/commits/0a1b", "#issuecomment-1", "?w=1", "/"] {
+            check(&[good, more].concat(), Some(good));
+        }
+        let merge = "https://git.example/a/b/-/merge_requests/12";
+        check(&[merge, "/diffs?x=/pull/3"].concat(), Some(merge));
+        for other in [
+            "https://forge/pull/7a",
+            "https://forge/pull/",
+            "https://forge/pull/x/7",
+        ] {
+            check(other, Some(other));
+        }
         check(" http://forge/7 ", Some("http://forge/7"));
         for bad in [
             "",

@@ -2,6 +2,7 @@
 //! is removed afterwards. They may come from anywhere: what is unpacked has a limit.
 
 use super::CliError;
+use super::room::Room;
 use crate::config::Config;
 use crate::ingest::decompress::Decompressor;
 use crate::system::compression::{GZIP_MAGIC, is_tar, is_zstd};
@@ -11,7 +12,6 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Component, Path, PathBuf};
 use tar::{EntryType, PaxExtensions};
-use tempfile::TempDir;
 use trace::units::Bytes;
 
 /// How a zip file begins (APPNOTE.TXT, 4.3.7).
@@ -93,7 +93,7 @@ pub struct Unpacked {
     archive: PathBuf,
     /// Bears the archive's name: a job without a folder of its own is called by it.
     folder: PathBuf,
-    _around: TempDir,
+    _around: Room,
 }
 
 impl Unpacked {
@@ -116,8 +116,18 @@ impl Unpacked {
 pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     let bad = |error: io::Error| CliError::BadInput {
         path: path.to_owned(),
-        why: format!("cannot unpack the archive: {error}"),
+        why: match error.kind() {
+            io::ErrorKind::StorageFull => format!(
+                "cannot unpack the archive: {} is full; TMPDIR names another folder",
+                std::env::temp_dir().display()
+            ),
+            _ => format!("cannot unpack the archive: {error}"),
+        },
     };
+    // A pipe can be read only once, and not from its beginning again.
+    if !path.is_file() {
+        return Ok(None);
+    }
     // If the file cannot be opened, its reader will report that.
     let Ok(mut file) = File::open(path) else {
         return Ok(None);
@@ -127,7 +137,7 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     };
     let around = match kind {
         None => return Ok(None),
-        Some(_) => TempDir::with_prefix("tidemark-").map_err(bad)?,
+        Some(_) => Room::new(&std::env::temp_dir()).map_err(bad)?,
     };
     let folder = around.path().join(name_of(path));
     std::fs::create_dir(&folder).map_err(bad)?;
@@ -274,12 +284,16 @@ fn path_of(name: Vec<u8>) -> io::Result<PathBuf> {
 
 fn unzip(from: File, into: &Path, mut limits: Limits) -> io::Result<()> {
     let mut archive = zip::ZipArchive::new(BufReader::new(from))?;
+    let whole = limits.all;
     for at in 0..archive.len() {
         let mut entry = archive.by_index(at)?;
         if entry.is_file() {
             let name = entry.name().map_err(io::Error::other)?;
             let name = PathBuf::from(name.into_owned());
-            let mut bounded = Bounded::new(&mut entry, limits.all);
+            let mut bounded = Bounded {
+                limit: whole,
+                ..Bounded::new(&mut entry, limits.all)
+            };
             write(&name, &mut bounded, into, &mut limits)?;
             limits.all = bounded.left;
         }
@@ -475,6 +489,9 @@ mod tests {
         for why in [tar(limits(12, 1000)), zip(limits(12, 23))] {
             assert!(why.unwrap_err().to_string().contains("all that it holds"));
         }
+        // The limit is told, not what was left of it.
+        let why = zip(limits(12, 23)).unwrap_err().to_string();
+        assert!(why.contains("more than 23 B"), "{why}");
         // Of what is packed, as much may come out as of an upload.
         assert_eq!(Limits::of(9, 1 << 20).all, (64 + 500) << 20);
         assert_eq!(Limits::of(9, 60 << 30).all, 64 << 30);

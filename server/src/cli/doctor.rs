@@ -150,7 +150,7 @@ async fn look(config: &Config, json: bool) -> Result<(), CliError> {
         true => output::json(&report).trim_end().to_owned(),
         false => told_all(&report),
     };
-    say(&text);
+    print(&format!("{text}\n"))?;
     let bad = report.is_bad() || report.projects.values().any(Report::is_bad);
     match bad {
         true => Err(CliError::Failed(

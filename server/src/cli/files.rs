@@ -267,16 +267,40 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().replace('\\', "/")
 }
 
-/// Opens a file to read it.
+/// Opens a file to read it; `-` is the standard input.
 ///
 /// # Errors
 /// Why not. A folder can be opened like a file, and then looks empty: this says what it is.
 pub fn open(path: &Path) -> Result<File, String> {
-    let file = File::open(path).map_err(|error| format!("cannot open it: {error}"))?;
+    let file = match path.as_os_str() == "-" {
+        true => standard_input(),
+        false => File::open(path),
+    };
+    let file = file.map_err(|error| format!("cannot open it: {error}"))?;
     match file.metadata() {
         Ok(found) if found.is_dir() => Err("it is a folder, not a file".to_owned()),
         _ => Ok(file),
     }
+}
+
+#[cfg(unix)]
+fn standard_input() -> std::io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(File::from(std::io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(not(unix))]
+fn standard_input() -> std::io::Result<File> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Bytes of a file; `None` if it is a pipe, of which nobody knows.
+///
+/// # Errors
+/// When the file system does not say.
+pub fn size_of(file: &File) -> std::io::Result<Option<u64>> {
+    let found = file.metadata()?;
+    Ok(found.is_file().then_some(found.len()))
 }
 
 /// The id of the run that a file becomes, wherever it is sent to.

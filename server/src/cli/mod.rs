@@ -31,6 +31,7 @@ mod ranks;
 mod reading;
 mod remote;
 mod replay;
+mod room;
 mod run_row;
 mod serve;
 mod tables;

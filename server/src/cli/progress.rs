@@ -15,7 +15,8 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// dropped, the line goes.
 pub struct Shown {
     file: File,
-    size: u64,
+    /// Bytes; `None` if nobody knows.
+    size: Option<u64>,
     read: u64,
     /// What is said of the work that follows when all was read.
     after: &'static str,
@@ -25,8 +26,9 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// A file of `size` bytes. When all of it was read, the line ends with `after`.
-    pub fn new(file: File, size: u64, after: &'static str) -> Shown {
+    /// A file of `size` bytes, if they are known. When all of it was read, the line ends with
+    /// `after`.
+    pub fn new(file: File, size: Option<u64>, after: &'static str) -> Shown {
         Shown {
             file,
             size,
@@ -68,14 +70,17 @@ impl Read for Shown {
     }
 }
 
-fn line(read: u64, size: u64, elapsed: Duration, after: &str) -> String {
+fn line(read: u64, size: Option<u64>, elapsed: Duration, after: &str) -> String {
     const WIDTH: usize = 30;
+    let rate = Bytes((read as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
+    let Some(size) = size else {
+        return format!("{} so far, {rate}/s", Bytes(read));
+    };
     let share = match size {
         0 => 1.0,
         _ => (read as f64 / size as f64).min(1.0),
     };
     let filled = (share * WIDTH as f64) as usize;
-    let rate = Bytes((read as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
     format!(
         "[{}{}] {:3.0} % of {}, {rate}/s{}",
         "█".repeat(filled),
@@ -95,7 +100,7 @@ mod tests {
         let of = |read| {
             line(
                 read,
-                1 << 30,
+                Some(1 << 30),
                 Duration::from_secs(2),
                 ", the server is storing it",
             )
@@ -105,5 +110,7 @@ mod tests {
         assert!(!half.contains("storing"), "{half}");
         let all = of(1 << 30);
         assert!(all.ends_with("the server is storing it"), "{all}");
+        let pipe = line(512 << 20, None, Duration::from_secs(2), "");
+        assert_eq!(pipe, "512 MiB so far, 256 MiB/s");
     }
 }

@@ -30,6 +30,7 @@ Examples:
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push snapshots.tar.gz             the same folder, packed
   tidemark push 0=trainer.pickle 1=rollout.pickle
+  ssh gpu-box cat snapshot.pickle | tidemark push -
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
   tidemark push after.pickle --label config=qlora --base branch=main,config=qlora
@@ -46,8 +47,8 @@ same, and not compared), or when an option or the baseline is wrong, otherwise 1
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PushArgs {
-    /// Snapshots; a folder or an archive (tar, zip) of snapshots, files that differ only in the
-    /// rank, or files with their ranks (RANK=FILE) become a job
+    /// Snapshots (`-`: the standard input); a folder or an archive (tar, zip) of snapshots, files
+    /// that differ only in the rank, or files with their ranks (RANK=FILE) become a job
     #[arg(required = true, value_name = "FILE|DIR|RANK=FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -230,9 +231,7 @@ impl Push<'_> {
         let uploads = self.send_each(named)?;
         match (self.args.json, &jobs[..], &uploads[..]) {
             (_, [], []) if !self.refused.is_empty() => {}
-            (false, [], []) => {
-                return Err(CliError::Usage(no_job(&found, &left)));
-            }
+            (_, [], []) => return Err(CliError::Usage(no_job(&found, &left))),
             (false, _, _) => {}
             (true, [one], []) if only_a_job => print(&json(one))?,
             (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
@@ -483,6 +482,7 @@ fn print_link(link: &str, known: bool) -> Result<(), CliError> {
 fn check(args: &PushArgs) -> Result<(), CliError> {
     args.labels.check(environment)?;
     let named = args.files.iter().map(|path| files::file_of(path));
+    files::input_once(named.clone())?;
     files::all_open(named.filter(|path| !path.is_dir()))
 }
 

@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
 /// A file whose reading is shown on stderr when it takes longer.
 pub(super) fn shown(path: &Path) -> Result<Shown, String> {
     let file = files::open(path)?;
-    let size = file.metadata().map_or(0, |found| found.len());
+    let size = files::size_of(&file).unwrap_or_default();
     Ok(Shown::new(file, size, ""))
 }
 

@@ -298,14 +298,12 @@ impl<'a> Remote<'a> {
             why,
         };
         let file = files::open(path).map_err(bad)?;
-        let size = file
-            .metadata()
-            .map_err(|error| bad(format!("cannot read it: {error}")))?
-            .len();
-        let name = path
-            .file_name()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy();
+        let size =
+            files::size_of(&file).map_err(|error| bad(format!("cannot read it: {error}")))?;
+        let name = match path.file_name().unwrap_or(path.as_os_str()) {
+            name if name == "-" => "stdin".into(),
+            name => name.to_string_lossy(),
+        };
         let name = utf8_percent_encode(&name, NON_ALPHANUMERIC).to_string();
         let route = match in_job {
             Some((job, rank)) => routes::upload_into(&name, job, rank),
@@ -317,9 +315,13 @@ impl<'a> Remote<'a> {
             .timeout_per_read(Some(SILENCE_AFTER_FILE))
             .build()
             .header("content-type", "application/octet-stream")
-            .header("content-length", size.to_string())
             // Whoever is refused hears why, not that the connection broke while the file was sent.
             .header("expect", "100-continue");
+        // What a pipe holds is sent in pieces of which each tells its size.
+        let request = match size {
+            Some(size) => request.header("content-length", size.to_string()),
+            None => request,
+        };
         let mut body = Shown::new(file, size, ", the server is storing it");
         let answer = request.send(SendBody::from_reader(&mut body));
         self.answer(answer, bad)

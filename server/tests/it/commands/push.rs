@@ -3,7 +3,9 @@
 use super::{fixture, said, tidemark_in};
 use crate::serving::{Serving, serve};
 use serde_json::Value;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A folder with these files; each is a copy of a fixture, or no snapshot.
 fn folder_of(at: &Path, files: &[(&str, &str)]) {
@@ -153,6 +155,51 @@ fn a_named_file_that_is_refused_hides_nothing_of_what_was_sent() {
 }
 
 /// Each time, though the server does not read what is sent then.
+/// With `--json`, CI sees only the exit status.
+#[test]
+fn a_folder_of_which_nothing_is_sent_is_an_error_in_either_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let files = [
+        ("snapshot.pickle", "plain_lm.pickle.zst"),
+        ("notes.txt", ""),
+    ];
+    folder_of(&folder.path().join("solo"), &files);
+    for json in [&["--json"][..], &[]] {
+        let url = server.url();
+        let args = [&["push", "solo", "--server", &url], json].concat();
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!((status, out.as_str()), (2, ""), "{json:?}: {error}");
+        assert!(error.contains("ranks of one job"), "{error}");
+    }
+}
+
+/// Nobody knows how much a pipe holds before it ends.
+#[test]
+fn what_comes_from_a_pipe_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+        .args(["push", "-", "--json", "--server", &server.url()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let file = std::fs::read(fixture("plain_lm.pickle.zst")).unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(&file).unwrap();
+    drop(pipe);
+    let answer = child.wait_with_output().unwrap();
+    assert!(answer.status.success());
+    let document: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(document["run"]["name"], "stdin");
+    assert_eq!(document["run"]["file_bytes"], file.len());
+    let twice = ["push", "-", "-", "--server", &server.url()];
+    let (_, error, status) = said(&tidemark_in(folder.path(), &twice));
+    assert_eq!(status, 2);
+    assert!(error.contains("only once"), "{error}");
+}
+
 #[test]
 fn whoever_may_not_send_hears_why_whatever_the_size_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
