@@ -14,7 +14,7 @@ use crate::limits::turns::Turns;
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::projects::{self, Projects};
-use crate::shelf::CardShelf;
+use crate::shelf::Shelves;
 use crate::store::{Looked, Store, StoreError};
 use crate::system::clock::{self, now_ms};
 use crate::system::data_folder::{BENCH, BLOBS, DATABASE};
@@ -138,10 +138,10 @@ pub struct App {
     /// Who signs people in, besides this server.
     pub oidc: Option<Provider>,
     /// Cards that were drawn.
-    pub cards: CardShelf,
-    /// Runs in words. They take longer than cards, so they have a shelf of their own and cards do
+    pub cards: Shelves,
+    /// Runs in words. They take longer than cards, so they have shelves of their own and cards do
     /// not wait for them.
-    pub explanations: CardShelf,
+    pub explanations: Shelves,
     /// Turns at questions about recordings. All projects of a server share them.
     pub asking: Asking,
     /// The memory budget.
@@ -335,8 +335,8 @@ impl App {
             projects,
             gate: shared.gate,
             oidc: provider.transpose().map_err(OpenError::Oidc)?,
-            cards: CardShelf::new("cards", clients.cards, CARD_BYTES / share),
-            explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES / share),
+            cards: Shelves::new("cards", clients.cards, CARD_BYTES / share),
+            explanations: Shelves::new("explanations", clients.cards, EXPLANATION_BYTES / share),
             exports: shared.exports,
             event_streams: shared.event_streams,
             requests: shared.requests,

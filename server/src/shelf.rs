@@ -1,6 +1,7 @@
 //! Keeps drawn cards, and limits drawing: a card is drawn once however many ask for it, and cards
 //! never take all cores. Runs in words are kept in the same way.
 
+use crate::limits::asking::Asker;
 use crate::limits::clients::numbers::Share;
 use crate::limits::clients::{ClientAddress, Quota, Refusal};
 use crate::limits::work;
@@ -24,6 +25,29 @@ pub struct CardShelf {
     drawn: Cache<String, Arc<Vec<u8>>, Bytes>,
     waiting: Quota,
     drawing: Arc<Semaphore>,
+}
+
+/// A shelf for the team and one for readers with a link: what strangers ask for keeps nobody of the
+/// team waiting.
+pub struct Shelves {
+    team: CardShelf,
+    links: CardShelf,
+}
+
+impl Shelves {
+    /// Two shelves of half as many bytes; on each, `waiting` limits how many may wait for `what`.
+    pub fn new(what: &'static str, waiting: Share, bytes: u64) -> Shelves {
+        let [team, links] = [(); 2].map(|()| CardShelf::new(what, waiting, bytes / 2));
+        Shelves { team, links }
+    }
+
+    /// The shelf for one who asks.
+    pub fn of(&self, asker: Asker) -> &CardShelf {
+        match asker {
+            Asker::Team => &self.team,
+            Asker::Link => &self.links,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -89,6 +113,7 @@ impl CardShelf {
 mod tests {
     use super::*;
     use crate::limits::clients::quota::Crowd;
+    use futures_util::FutureExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test]
@@ -109,6 +134,25 @@ mod tests {
             Ok::<_, Refusal>(vec![8])
         });
         assert_eq!(*other.await.unwrap(), [8]);
+    }
+
+    #[tokio::test]
+    async fn what_readers_of_a_link_ask_for_keeps_the_team_waiting_for_nothing() {
+        let shelves = Shelves::new("explanations", Share { each: 9, all: 9 }, 1 << 20);
+        let links = shelves.of(Asker::Link);
+        let slow = || std::future::pending::<Result<Vec<u8>, Refusal>>();
+        let keys: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        let mut strangers: Vec<_> = keys
+            .iter()
+            .map(|key| Box::pin(links.get(key, ClientAddress::HERE, slow())))
+            .collect();
+        for stranger in &mut strangers {
+            assert!(stranger.now_or_never().is_none());
+        }
+        let team = shelves.of(Asker::Team);
+        let quick = async { Ok::<_, Refusal>(vec![7]) };
+        let answer = team.get("0", ClientAddress::HERE, quick).now_or_never();
+        assert!(answer.is_some_and(|answer| answer.is_ok_and(|card| *card == [7])));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@
 use super::cookies::{cookies, secure};
 use super::extract::Client;
 use crate::app::App;
+use crate::limits::asking::Asker;
 use crate::limits::clients::ClientAddress;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
@@ -49,6 +50,14 @@ impl Audience {
     /// Whether the reader has only a link, or sees what a link shows.
     pub fn is_of_link(&self) -> bool {
         self.link.is_some()
+    }
+
+    /// In whose turns the reader's questions are answered.
+    pub fn asker(&self) -> Asker {
+        match self.is_of_link() {
+            true => Asker::Link,
+            false => Asker::Team,
+        }
     }
 
     /// An entity tag; it differs if texts are left out.

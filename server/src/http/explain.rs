@@ -120,7 +120,8 @@ pub async fn explain(
         Some(response) => response,
         None => {
             let tell = subject.told(&app);
-            let told = app.explanations.get(&etag, client.address, tell).await?;
+            let shelf = app.explanations.of(audience.asker());
+            let told = shelf.get(&etag, client.address, tell).await?;
             let packed = Packed {
                 zstd: told.to_vec(),
                 media_type: form.media_type(),

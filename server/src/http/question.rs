@@ -6,7 +6,7 @@ use super::here::Here;
 use super::packed::{self, Keep};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
-use crate::limits::asking::{self, Turn};
+use crate::limits::asking::Turn;
 use crate::limits::budget::Permit;
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
@@ -44,10 +44,7 @@ impl FromRequestParts<Arc<App>> for Asker {
 impl Asker {
     /// A turn at a question, before any memory is taken for it.
     pub(super) async fn turn(&self, app: &App) -> Result<Turn, Error> {
-        let asker = match self.audience.is_of_link() {
-            true => asking::Asker::Link,
-            false => asking::Asker::Team,
-        };
+        let asker = self.audience.asker();
         Ok(app.asking.turn(asker, self.client.address).await?)
     }
 }

@@ -126,6 +126,8 @@ enum Asker {
 pub struct Permit {
     budget: Budget,
     held: Held,
+    /// What the same work holds besides, by another permit.
+    beside: Bytes,
 }
 
 impl Room {
@@ -256,6 +258,29 @@ impl Budget {
         self.take_as(Asker::Holder, bytes).await
     }
 
+    /// Takes memory for work that already holds so many bytes, and gives them back only at its end.
+    /// It never waits for these.
+    ///
+    /// # Errors
+    /// As [`Budget::take`].
+    pub async fn take_beside(&self, held: Bytes, bytes: Bytes) -> Result<Permit, NoMemory> {
+        self.fits_beside(held, bytes)?;
+        let permit = self.take_more(bytes).await?;
+        Ok(Permit {
+            beside: held,
+            ..permit
+        })
+    }
+
+    fn fits_beside(&self, held: Bytes, bytes: Bytes) -> Result<(), NoMemory> {
+        let total = self.inner.total;
+        let limit = total.saturating_sub(held);
+        match bytes <= limit {
+            true => Ok(()),
+            false => Err(NoMemory::TooMuch { limit, total }),
+        }
+    }
+
     async fn take_as(&self, asker: Asker, bytes: Bytes) -> Result<Permit, NoMemory> {
         let units = self.units(bytes)?;
         // Dropped after `told`, so it finds that nobody waits there any more.
@@ -282,18 +307,13 @@ impl Budget {
         Permit {
             budget: self.clone(),
             held,
+            beside: Bytes::ZERO,
         }
     }
 
     fn units(&self, bytes: Bytes) -> Result<u64, NoMemory> {
-        let total = self.inner.total;
-        match bytes <= total {
-            true => Ok(bytes.get().div_ceil(UNIT)),
-            false => Err(NoMemory::TooMuch {
-                limit: total,
-                total,
-            }),
-        }
+        self.fits_beside(Bytes::ZERO, bytes)?;
+        Ok(bytes.get().div_ceil(UNIT))
     }
 
     fn busy(&self) -> NoMemory {
@@ -326,6 +346,7 @@ impl Permit {
     /// # Errors
     /// As [`Budget::take`]; it keeps what it had.
     pub async fn resize(&mut self, bytes: Bytes) -> Result<(), NoMemory> {
+        self.budget.fits_beside(self.beside, bytes)?;
         let wanted = self.budget.units(bytes)?;
         let asker = match self.held.units {
             0 => Asker::Newcomer,
@@ -385,6 +406,21 @@ mod tests {
         assert_eq!(shrunk, Ok(()));
         first.resize(Bytes::mib(10)).await.unwrap();
         assert_eq!(first.bytes(), total);
+    }
+
+    /// Waiting would not help: only its own end gives back what it holds.
+    #[tokio::test]
+    async fn what_does_not_fit_beside_what_the_work_holds_is_refused_at_once() {
+        let (mib, total) = (Bytes::mib, Bytes::mib(10));
+        let budget = Budget::new(total);
+        let _decoded = budget.take(mib(6)).await.unwrap();
+        let limit = mib(4);
+        let refused = Err(NoMemory::TooMuch { limit, total });
+        let more = budget.take_beside(mib(6), mib(5)).now_or_never();
+        assert_eq!(more.map(|more| more.map(drop)), Some(refused));
+        let mut permit = budget.take_beside(mib(6), mib(2)).await.unwrap();
+        assert_eq!(permit.resize(mib(4)).now_or_never(), Some(Ok(())));
+        assert_eq!(permit.resize(mib(5)).now_or_never(), Some(refused));
     }
 
     #[tokio::test]

@@ -185,7 +185,8 @@ impl Traces {
             Ask::Stacks => Decoded::reading_takes(trace),
         };
         let answering = Decoded::answering_takes(trace);
-        Ok(self.budget.take_more(answering + reading).await?)
+        let takes = answering + reading;
+        Ok(self.budget.take_beside(decoded.weight(), takes).await?)
     }
 
     /// Takes the memory for drawing the card of a trace, whatever format it has.
@@ -195,7 +196,8 @@ impl Traces {
     pub async fn memory_to_draw(&self, decoded: &Decoded) -> StoreResult<Permit> {
         let trace = &decoded.trace;
         let answering = Decoded::answering_takes(trace) + Decoded::reading_takes(trace);
-        Ok(self.budget.take_more(answering + card_takes()).await?)
+        let takes = answering + card_takes();
+        Ok(self.budget.take_beside(decoded.weight(), takes).await?)
     }
 
     /// Takes the memory for drawing a card of what was answered already.

@@ -14,6 +14,7 @@ use super::runs::kept;
 use super::shares::{image_of, page_link};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
+use crate::limits::asking::Asker;
 use crate::limits::budget::Permit;
 use crate::limits::processor_time::ProcessorTime;
 use crate::problems::Error;
@@ -108,6 +109,7 @@ pub(super) struct Asked {
     /// The view to draw, in the form of the page's query.
     pub query: String,
     texts: Texts,
+    asker: Asker,
     client: Client,
     headers: HeaderMap,
 }
@@ -122,6 +124,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
             theme: theme.theme(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             texts: audience.texts(),
+            asker: audience.asker(),
             client: Client::of(&parts.extensions),
             headers: parts.headers.clone(),
         })
@@ -277,7 +280,8 @@ pub async fn md(
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, Some(&links), names)
     });
-    Ok(text_response(app.cards.draw(client.address, text).await?))
+    let shelf = app.cards.of(audience.asker());
+    Ok(text_response(shelf.draw(client.address, text).await?))
 }
 
 /// Where a block leads, given the last part of a link's address, and its texts. Above a redacted
@@ -349,6 +353,7 @@ pub async fn of_share(
         theme: query.theme.theme(),
         query: share.query,
         texts,
+        asker: Asker::Link,
         client,
         headers,
     };
@@ -371,7 +376,8 @@ pub(super) async fn respond(
         let packed = zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?;
         Ok::<_, Error>(packed)
     };
-    let card = app.cards.get(&etag, asked.client.address, draw).await?;
+    let shelf = app.cards.of(asked.asker);
+    let card = shelf.get(&etag, asked.client.address, draw).await?;
     let packed = Packed {
         zstd: card.to_vec(),
         media_type: format.media_type(),

@@ -5,6 +5,7 @@
 use super::super::extract::{Client, Path, labels_of};
 use super::super::history;
 use crate::app::App;
+use crate::limits::asking::Asker;
 use crate::problems::Error;
 use api::history::{History, HistoryChange, Measure};
 use api::ids::ViewId;
@@ -76,7 +77,8 @@ pub async fn badge(
         let history = history::of(&app, labels).await?;
         Ok::<_, Error>(picture(&standing(&history)).into_string().into_bytes())
     };
-    let svg = app.cards.get(&key, client.address, draw).await?;
+    let shelf = app.cards.of(Asker::Link);
+    let svg = shelf.get(&key, client.address, draw).await?;
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         // Programs that show it in the name of others keep it for weeks unless they are told.
