@@ -86,6 +86,9 @@ impl NewView {
         let path = path.strip_prefix(origin).unwrap_or(path);
         // Two slashes would lead to another server, and browsers take a backslash for a slash.
         let inside = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+        // Where such parts lead, each browser decides by itself.
+        let mut parts = path.split(['?', '#']).next().unwrap_or(path).split('/');
+        let inside = inside && !parts.any(|part| matches!(part, "." | ".."));
         let is_page = inside && !path.starts_with("/api/") && !path.starts_with("/s/");
         let plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_page || !plain || path.len() > PATH_BYTES {
@@ -121,6 +124,15 @@ mod tests {
         check("a", "https://t.example.other/", Err(NotAView::Path));
         check("a", "javascript:alert(1)", Err(NotAView::Path));
         check("a", "/api/runs", Err(NotAView::Path));
+        for dotted in [
+            "/.//other.example/",
+            "/../x",
+            "/people/../people",
+            "/a/..?b",
+        ] {
+            check("a", dotted, Err(NotAView::Path));
+        }
+        check("a", "/history?label=../x", Ok("/history?label=../x"));
         check("a", "/a b", Err(NotAView::Path));
         check("", "/", Err(NotAView::Name));
         check("a\u{202e}", "/", Err(NotAView::Name));

@@ -64,6 +64,22 @@ impl Webhook {
     }
 }
 
+/// A text that somebody else chose (a name, a branch, a path), for a message in a chat. There it
+/// could begin a link, show a picture, or call everybody: Slack and its like write these with `<`
+/// and ask for three characters to be written otherwise; Mattermost and Discord read Markdown and
+/// `@all`. Nothing is left out, but a space without width parts what would be read as an order.
+pub fn inert(text: &str) -> String {
+    const APART: &str = "\u{200b}";
+    let text = text.replace('&', "&amp;");
+    let text = text.replace('<', "&lt;").replace('>', "&gt;");
+    let parted = ["@", "](", "://"].map(|order| {
+        let (first, rest) = order.split_at(1);
+        (order, [first, APART, rest].concat())
+    });
+    let parted = parted.iter();
+    parted.fold(text, |text, (order, parted)| text.replace(order, parted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +103,18 @@ mod tests {
         ] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn a_chat_takes_no_orders_from_a_name() {
+        let check = |text: &str, expected: &str| assert_eq!(inert(text), expected);
+        check("run 7", "run 7");
+        check("<!channel> a", "&lt;!channel&gt; a");
+        check("<mailto:a|the run>", "&lt;mailto:a|the run&gt;");
+        check("a &lt; b", "a &amp;lt; b");
+        check("@all look", "@\u{200b}all look");
+        check("[the run](evil)", "[the run]\u{200b}(evil)");
+        check("https://evil.example", "https:\u{200b}//evil.example");
+        check("train.py:7 in f (4.00 MiB)", "train.py:7 in f (4.00 MiB)");
     }
 }

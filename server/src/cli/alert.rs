@@ -4,7 +4,7 @@ use super::CliError;
 use super::labels::environment;
 use super::output::tell;
 use crate::forge::{Status, Verdict};
-use crate::webhook::Webhook;
+use crate::webhook::{Webhook, inert};
 use api::labels::Labels;
 use clap::Args;
 use serde::Serialize;
@@ -84,13 +84,16 @@ impl Alert {
 
 fn message<'a>(status: &'a Status, labels: &'a Labels) -> Message<'a> {
     let of = match labels.get("branch") {
-        Some(branch) => format!(" on {branch}"),
+        Some(branch) => format!(" on {}", inert(branch)),
         None => String::new(),
     };
     let link = status.link.as_deref();
     let more = link.map_or_else(String::new, |link| format!("\n{link}"));
     Message {
-        text: format!("GPU memory became worse{of}: {}{more}", status.reason),
+        text: format!(
+            "GPU memory became worse{of}: {}{more}",
+            inert(&status.reason)
+        ),
         outcome: "regression",
         reason: &status.reason,
         link,

@@ -13,6 +13,8 @@ use axum::http::Method;
 pub enum Need {
     /// Only to be let in.
     Entry,
+    /// The same; what ends may be the token that asks, so the handler checks the rest.
+    End,
     /// This scope.
     Scope(Scope),
     /// `read` or `upload`: for requests during an upload.
@@ -33,6 +35,7 @@ pub fn need(method: &Method, path: &str) -> Need {
     match (reads, &parts[..]) {
         // These are about the person's own things; the handlers check the owner, and whether the
         // token may do that (`tokens`).
+        (_, ["tokens", _]) if *method == Method::DELETE => Need::End,
         (_, ["me"] | ["tokens", ..] | ["sessions", ..]) => Need::Entry,
         // These check what whoever asks is in the project that the address names.
         (true, ["projects", ..]) | (false, ["projects", _, ..]) => Need::Entry,
@@ -69,6 +72,7 @@ pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
     match need(method, path) {
         Need::Entry if is_read(method) => Ok(()),
         Need::Entry => of_person(entry),
+        Need::End => Ok(()),
         Need::Server if entry.may_on_server(Scope::Read) => Ok(()),
         Need::Server => Err(Error::OutOfScope(
             "this is about the whole server, not a project",
@@ -181,6 +185,7 @@ mod tests {
         check("PATCH", "/api/people/per_a", Need::Admin);
         check("GET", "/api/audit", Need::Admin);
         check("POST", "/api/tokens", Need::Entry);
+        check("DELETE", "/api/tokens/tok_a", Need::End);
         check("GET", "/api/me", Need::Entry);
         check("DELETE", "/api/sessions/ses_a", Need::Entry);
     }

@@ -3,7 +3,7 @@
 use crate::limits::work::background;
 use crate::live::Warning;
 use crate::store::{StoreResult, Writer};
-use crate::webhook::Webhook;
+use crate::webhook::{Webhook, inert};
 use api::ids::LiveId;
 use api::labels::Labels;
 use api::live::LiveRun;
@@ -58,19 +58,11 @@ pub fn send(webhook: &Webhook, run: &LiveRun, said: &[String], link: &str) {
     drop(sending);
 }
 
-/// A text that whoever reports a training chose. In a chat, `<` begins a link or calls everybody
-/// (`<!channel>`); written like this it is only a character. Slack and its like ask for these
-/// three.
-fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;");
-    text.replace('<', "&lt;").replace('>', "&gt;")
-}
-
 fn message(run: &LiveRun, reason: &str, link: &str) -> Vec<u8> {
     let rank = run
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
-    let (name, said) = (escaped(&run.name), escaped(reason));
+    let (name, said) = (inert(&run.name), inert(reason));
     let message = Message {
         text: format!("{name}{rank}: {said}\n{link}"),
         outcome: "live",
@@ -79,21 +71,4 @@ fn message(run: &LiveRun, reason: &str, link: &str) -> Vec<u8> {
         labels: &run.labels,
     };
     serde_json::to_vec(&message).expect("texts are plain data")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chat_takes_no_orders_from_whoever_reports_a_training() {
-        let check = |text: &str, expected: &str| assert_eq!(escaped(text), expected);
-        check("run 7", "run 7");
-        check("<!channel> a", "&lt;!channel&gt; a");
-        check(
-            "<https://evil.example|the run>",
-            "&lt;https://evil.example|the run&gt;",
-        );
-        check("a &lt; b", "a &amp;lt; b");
-    }
 }

@@ -74,6 +74,28 @@ async fn a_token_of_a_project_sends_there_and_nowhere_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_project_ends_itself_and_no_other_one() {
+    let team = Team::start().await;
+    let new = json!({ "name": "CI", "scopes": ["upload"], "project": "vision" });
+    let made = team.ask(with(&team.ada), Method::POST, "/api/tokens", new);
+    let made = made.await.expect(StatusCode::CREATED);
+    let ci = made.read::<CreatedToken>().secret;
+    let own: Vec<PersonalToken> = team.get(with(&ci), "/api/tokens").await.read();
+    let bos = team.bo.token.token.id.to_string();
+    for (token, expected) in [
+        (bos, StatusCode::FORBIDDEN),
+        (own[0].id.to_string(), StatusCode::NO_CONTENT),
+    ] {
+        let path = format!("/api/tokens/{token}");
+        let ended = team.ask(with(&ci), Method::DELETE, &path, json!({})).await;
+        assert_eq!(ended.status, expected, "{path}");
+    }
+    team.get(with(&ci), routes::RUNS)
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_project_names_no_other_one() {
     let team = Team::start().await;
     let make = async |project: &str| {
