@@ -9,7 +9,7 @@ use trace::known::Unknown;
 use trace::leaks;
 use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
-use trace::trace::{BlockKind, DeviceTrace, Trace};
+use trace::trace::{BlockKind, DeviceTrace, PoolId, Trace};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Early, Question};
@@ -164,6 +164,11 @@ pub fn nothing_given_back(asked: &Asked, found: &WhatIf) -> Option<&'static str>
     is_in_vain.then_some(NO_LEAKS)
 }
 
+/// What is said where pools were given up, and the settings are others.
+const GIVEN_UP: &str = " Private pools were given up before the end, and the recording does not \
+                        name them: they count as one, without what lay alone in a segment. So \
+                        under other settings reserved memory may be less or more.";
+
 /// What would happen.
 ///
 /// # Errors
@@ -222,6 +227,10 @@ fn answered(
     let mut drawn = WhatIfDrawn::of(device, &answer, &question.early);
     let unknown = Unknown::of(device.device, &trace.quality);
     drawn.answer.bounded_by(unknown);
+    let mut kinds = device.blocks.kinds.iter();
+    if question.settings.is_some() && kinds.any(|kind| kind.pool == PoolId::GONE) {
+        drawn.answer.trust += GIVEN_UP;
+    }
     let n_gone = question.early.n_gone();
     if let Some(early) = question
         .early

@@ -8,6 +8,7 @@ use api::routes;
 use api::runs::FinishedUpload;
 use api::what_if::{Conditions, WhatIfDrawn};
 use axum::http::{Method, StatusCode, header};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use trace::device::DeviceIdx;
 use trace::units::Bytes;
@@ -61,6 +62,32 @@ async fn a_run_answers_as_its_file_does() {
     assert!(drawn.answer.otherwise.gone > 0);
     let (without, with) = (drawn.answer.what_if, drawn.answer.recorded);
     assert!(without.peak_allocated < with.peak_allocated);
+}
+
+/// Nobody knows what else a pool held that the recording does not name.
+#[test]
+fn a_pool_that_was_given_up_leaves_a_doubt_under_other_settings() {
+    let check = |name: &str, conf: Option<&str>, is_told: bool| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pools");
+        let file = std::fs::File::open(folder.join(name)).unwrap();
+        let file = zstd::decode_all(file).unwrap();
+        let snapshot = parse([file].into_iter(), &AtomicU64::new(0)).unwrap();
+        let trace = trace::replay::run(snapshot);
+        let asked = Asked::of(&Conditions {
+            alloc_conf: conf.map(str::to_owned),
+            ..Conditions::default()
+        });
+        let answer = what_if(&trace, &trace.devices[0], &asked.unwrap(), Watch::nobody()).unwrap();
+        assert_eq!(
+            answer.trust.contains("given up"),
+            is_told,
+            "{name}: {conf:?}"
+        );
+    };
+    let large = Some("large_segment_size_mb:64");
+    check("deleted_plain.pickle.zst", large, true);
+    check("deleted_plain.pickle.zst", None, false);
+    check("no_split_plain.pickle.zst", large, false);
 }
 
 #[tokio::test(flavor = "multi_thread")]
