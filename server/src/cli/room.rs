@@ -29,8 +29,11 @@ impl Room {
         // What cannot be removed may be somebody else's, and disturbs nobody.
         let _ = remove_left(among);
         let folder = TempDir::with_prefix_in(PREFIX, among)?;
-        let lock = File::create(folder.path().join(LOCK))?;
+        // It gets its name when it is held, so that no other command finds it free.
+        let unnamed = folder.path().join(".new");
+        let lock = File::create(&unnamed)?;
         lock.lock()?;
+        std::fs::rename(unnamed, folder.path().join(LOCK))?;
         Ok(Room {
             folder,
             _lock: lock,

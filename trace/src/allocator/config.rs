@@ -85,8 +85,8 @@ pub struct Config {
     pub garbage_collection_threshold: f64,
     /// Usual segment of the large pool, and its page when segments are expandable, bytes.
     pub large_segment: u64,
-    /// Private pools that hand out whole blocks and never split one (`MemPool(no_split=True)`, from
-    /// torch 2.10 on). No setting says so, but sizes of blocks do.
+    /// Private pools that hand out whole blocks and never split one (`MemPool(no_split=True)`, seen
+    /// in torch 2.11). No setting says so, but sizes of blocks do.
     pub unsplit_pools: Vec<PoolId>,
 }
 
