@@ -14,6 +14,7 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use trace::compare::profile::Profile;
 use trace::device::DeviceIdx;
+use trace::leaks::Weight;
 use trace::ranks::Rank;
 use trace::ranks::profile::RankProfile;
 use trace::steps::choices;
@@ -163,6 +164,7 @@ impl Run {
             quality: quality.map(|note| note.code.clone()).collect(),
             leaks: self.verdict(),
             job: self.job.as_ref().map(|(job, name, rank)| RunOfJob {
+                older: Vec::new(),
                 job: job.clone(),
                 name: name.clone(),
                 rank: *rank,
@@ -189,29 +191,13 @@ impl Run {
     /// One verdict for all devices, chosen as the server does: a leak counts most, then what cannot
     /// be told. Of pinned memory only a leak counts, after those of devices.
     fn verdict(&self) -> Option<LeakSummary> {
-        let weight = |(device, leaks): &&(DeviceIdx, Leaks)| {
-            let verdict = match leaks.verdict {
-                Verdict::Leak => 2,
-                Verdict::CannotTell => 1,
-                Verdict::Clean => 0,
-            };
-            let is_device = !device.is_pinned();
-            (
-                verdict,
-                is_device,
-                leaks.bytes_per_step,
-                std::cmp::Reverse(*device),
-            )
-        };
         let judged = self.judged.get()?.iter();
         let judged =
             judged.filter(|(device, leaks)| !device.is_pinned() || leaks.verdict == Verdict::Leak);
-        let order = |a: &&(DeviceIdx, Leaks), b: &&(DeviceIdx, Leaks)| {
-            weight(a)
-                .partial_cmp(&weight(b))
-                .unwrap_or(std::cmp::Ordering::Equal)
+        let weight = |(device, leaks): &&(DeviceIdx, Leaks)| {
+            Weight::new(*device, leaks.verdict, leaks.bytes_per_step)
         };
-        let (device, worst) = judged.max_by(order)?;
+        let (device, worst) = judged.max_by_key(weight)?;
         Some(LeakSummary {
             device: *device,
             recording: worst.recording,

@@ -15,7 +15,7 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeMap;
 use trace::categories::Categories;
 use trace::known::Unknown;
-use trace::leaks;
+use trace::leaks::{self, Weight};
 use trace::main_device;
 use trace::oom;
 use trace::redact::step_in_words;
@@ -326,7 +326,9 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
     // recording.
     watch.look(0)?;
-    let Some(worst) = leaks::worst(&reports) else {
+    let weights = devices.iter().zip(&reports);
+    let weights = weights.map(|(device, report)| Weight::of(device.device, report));
+    let Some(worst) = leaks::worst(weights) else {
         return Ok(Leaks {
             device: None,
             verdict: Verdict::CannotTell,

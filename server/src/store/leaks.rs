@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use trace::device::DeviceIdx;
+use trace::leaks::Weight;
 use trace::steps::recording::Kind;
 use trace::units::Bytes;
 
@@ -68,8 +69,8 @@ impl Reader<'_> {
         ids.into_iter().map(id).collect()
     }
 
-    /// One verdict for each run, over its devices: `leak` counts first, then `cannot_tell`, then
-    /// clean. Of the host's pinned memory only a leak counts, after those of devices.
+    /// One verdict for each run, that of the device that [`trace::leaks::worst`] chooses. Of the
+    /// host's pinned memory only a leak counts.
     pub(super) fn verdicts_where(
         &self,
         selected: Selected<'_>,
@@ -80,26 +81,32 @@ impl Reader<'_> {
             "SELECT run, device, recording, verdict, reason, bytes_per_step, step \
              FROM leak_reports \
              WHERE version = {version} AND (device <> {pinned} OR verdict = 'leak') \
-             AND run IN (SELECT id FROM runs WHERE {condition}) \
-             ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
-             device <> {pinned}, bytes_per_step, device DESC"
+             AND run IN (SELECT id FROM runs WHERE {condition})"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
-        let mut found = HashMap::new();
+        let mut found: HashMap<String, (Weight, LeakSummary)> = HashMap::new();
         while let Some(row) = rows.next()? {
+            let device = DeviceIdx(row.get("device")?);
+            let verdict = verdict_of(&row.get::<_, String>("verdict")?)?;
+            let speed: f64 = row.get("bytes_per_step")?;
+            let weight = Weight::new(device, verdict, speed);
+            let run: String = row.get("run")?;
+            if found.get(&run).is_some_and(|(known, _)| *known > weight) {
+                continue;
+            }
             let summary = LeakSummary {
-                device: DeviceIdx(row.get("device")?),
+                device,
                 recording: recording_of(&row.get::<_, String>("recording")?)?,
-                verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
+                verdict,
                 reason: row.get("reason")?,
-                bytes_per_step: Bytes(row.get::<_, f64>("bytes_per_step")?.round() as u64),
+                bytes_per_step: Bytes(speed.round() as u64),
                 step: row.get("step")?,
             };
-            // Rows come in ascending order of weight, so the last one replaces the others.
-            found.insert(row.get("run")?, summary);
+            found.insert(run, (weight, summary));
         }
-        Ok(found)
+        let found = found.into_iter();
+        Ok(found.map(|(run, (_, summary))| (run, summary)).collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What of the level is no growth of the leaks: other sites that grow, and those that only hold.
 
+use super::found::Found;
 use super::judge;
 use super::report::LeakGroup;
 use super::view::View;
@@ -46,18 +47,34 @@ pub(super) fn add(levels: &mut [u64], more: &[u64]) {
     }
 }
 
-/// How many sites outside of the groups grow too, but with too few growths for a rhythm.
-pub(super) fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
-    let from = settled(view.ends.len());
-    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
-    let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
-    let covered = |key: &SiteKey| {
-        known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
-    };
-    let sites = view.sites.keys.iter().zip(&view.survey.kept);
-    let outside = sites.filter(|(key, _)| !covered(key));
-    outside
-        .filter_map(|(_, kept)| Line::fit(&kept.as_ref()?.live[from..]))
-        .filter(|line| line.slope >= 1.0)
-        .count()
+/// What else grows beside the groups.
+pub(super) struct Others {
+    /// How many further sites do, but with too few growths for a rhythm.
+    pub(super) places: usize,
+    /// Bytes a step of optimizer state.
+    pub(super) state: f64,
+    /// Whether some of it is made again and again, as one optimizer does not.
+    pub(super) is_state_again: bool,
+}
+
+impl Others {
+    pub(super) fn of(view: &View<'_>, groups: &[LeakGroup], found: &Found) -> Others {
+        let from = settled(view.ends.len());
+        let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
+        let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
+        let covered = |key: &SiteKey| {
+            known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
+        };
+        // What has an explanation is not irregular.
+        let excused: HashSet<usize> = found.excused.iter().map(|(_, site, _)| *site).collect();
+        let sites = view.sites.keys.iter().zip(&view.survey.kept).enumerate();
+        let outside = sites.filter(|(at, (key, _))| !covered(key) && !excused.contains(at));
+        let lines = outside.filter_map(|(_, (_, kept))| Line::fit(&kept.as_ref()?.live[from..]));
+        let (state, is_state_again) = found.states();
+        Others {
+            places: lines.filter(|line| line.slope >= 1.0).count(),
+            state,
+            is_state_again,
+        }
+    }
 }

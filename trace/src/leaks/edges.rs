@@ -5,17 +5,14 @@
 //! validation keeps after the last step that the ring holds may come again.
 
 use super::judge::{MUCH, SHORT};
-use super::report::LeakGroup;
 use super::survivors::Kept;
 use super::thresholds::{MIN_GROWTHS, MIN_LATE_GROWTHS};
 use super::view::View;
 use crate::phases::Role;
-use crate::site;
 use crate::span::Span;
-use crate::stacks::{Frame, FxHashMap, StackIdx, StrIdx};
+use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use crate::units::{Bytes, EventIdx};
-use crate::watch::Stopped;
 use crate::workspaces;
 use std::collections::HashSet;
 
@@ -143,52 +140,6 @@ fn made_after(view: &View<'_>, from: EventIdx) -> Option<Vec<BlockIdx>> {
             && !known.contains(&site(block))
     });
     Some(after.map(BlockIdx).collect())
-}
-
-/// Whether what grows is given back after the last step, and by functions that are called for the
-/// first time then: the program empties its lists, as it does after each epoch. What a function's
-/// variables held goes when it returns, and calls nothing.
-///
-/// # Errors
-/// [`Stopped`].
-pub fn are_emptied(view: &View<'_>, groups: &[LeakGroup]) -> Result<bool, Stopped> {
-    let (device, blocks, steps) = (view.device, &view.device.blocks, view.steps);
-    let ends = |group: &LeakGroup| group.all_end && !group.is_within();
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
-        return Ok(false);
-    };
-    if !groups.iter().all(ends) || device.frees_carry_stacks_of_allocs() {
-        return Ok(false);
-    }
-    let called = |stack: StackIdx| {
-        let frames = view.stacks.frames(stack).iter();
-        let frames = frames.map(|&frame| view.stacks.frame(frame));
-        frames.filter(|frame| site::is_python(view.stacks, *frame))
-    };
-    let name = |frame: Frame| (frame.filename, frame.name);
-    let mut known: HashSet<(StrIdx, StrIdx)> = HashSet::new();
-    let mut seen = vec![false; view.stacks.len()];
-    let until = last.events.end();
-    for at in first.events.start().index()..until.index() {
-        view.watch.at_row(at, || 0)?;
-        let target = device.events.target[at];
-        let stack = match device.events.action[at] {
-            Action::Alloc => blocks.kind(BlockIdx(target)).alloc_stack,
-            Action::FreeRequested if target != NO_TARGET => {
-                blocks.kind(BlockIdx(target)).free_stack
-            }
-            _ => continue,
-        };
-        if !std::mem::replace(&mut seen[stack.index()], true) {
-            known.extend(called(stack).map(name));
-        }
-    }
-    let calls = |block: &&BlockIdx| {
-        let stack = blocks.kind(**block).free_stack;
-        called(stack).any(|frame| !known.contains(&name(frame)))
-    };
-    let all = || groups.iter().flat_map(|group| &group.evidence);
-    Ok(2 * all().filter(calls).count() > all().count())
 }
 
 /// How many blocks of each size go after the last step that are older than it: new ones take their

@@ -61,6 +61,11 @@ impl Excuse {
     pub fn leaves_doubt(self) -> bool {
         self != Excuse::OptimizerState
     }
+
+    /// Whether it is an optimizer's state.
+    pub fn is_state(self) -> bool {
+        matches!(self, Excuse::OptimizerState | Excuse::StateAgain)
+    }
 }
 
 /// While weights are loaded, at least this share of what is allocated stays.
@@ -132,9 +137,6 @@ impl<'v> Excuses<'v> {
     /// makes the state of each parameter once: parameters that are seldom used come in no rhythm.
     /// L-BFGS keeps a history that it limits.
     fn is_state_again(&self, site: usize, growth: &Growth) -> bool {
-        let stacks = self.view.stacks;
-        let stack = stacks.frames(self.view.sites.stacks[site]).iter();
-        let mut files = stack.map(|&frame| stacks.str(stacks.frame(frame).filename));
         let Some(kept) = self.kept(site) else {
             return false;
         };
@@ -149,7 +151,15 @@ impl<'v> Excuses<'v> {
                 .windows(2)
                 .all(|pair| distance(pair) == distance(&made))
             && made.iter().all(near)
-            && !files.any(|file| file.to_lowercase().contains("lbfgs"))
+            && !self.is_history(site)
+    }
+
+    /// Whether a site is that of L-BFGS, which makes a history in each step.
+    pub fn is_history(&self, site: usize) -> bool {
+        let stacks = self.view.stacks;
+        let stack = stacks.frames(self.view.sites.stacks[site]).iter();
+        let mut files = stack.map(|&frame| stacks.str(stacks.frame(frame).filename));
+        files.any(|file| file.to_lowercase().contains("lbfgs"))
     }
 
     /// Whether a site without a stack keeps only what was made within an optimizer's scopes.

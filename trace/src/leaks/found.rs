@@ -3,6 +3,7 @@
 use super::edges::Emptied;
 use super::excuse::{Excuse, Excuses};
 use super::judge::{self, Finding, Growth};
+use super::states::Weights;
 use super::survivors::Survey;
 use super::thresholds::MIN_BYTES;
 use super::view::View;
@@ -16,8 +17,8 @@ pub(super) struct Found {
     /// What was kept once, and may be the first of many. Without stacks, sizes that differ may each
     /// be kept once, and all of them again and again: so this comes last.
     pub(super) once: Vec<(usize, Growth)>,
-    /// Growth that has an innocent explanation.
-    pub(super) excused: Vec<(Excuse, Growth)>,
+    /// Growth that has an innocent explanation, with its site.
+    pub(super) excused: Vec<(Excuse, usize, Growth)>,
     /// Bytes that the other growing sites add whenever they grow.
     pub(super) at_once: f64,
 }
@@ -51,7 +52,7 @@ impl Found {
             };
             match finding {
                 Finding::Grows(growth) => match excuses.of(site, &growth) {
-                    Some(excuse) => found.excused.push((excuse, growth)),
+                    Some(excuse) => found.excused.push((excuse, site, growth)),
                     None => {
                         let (growth, once) = growth.apart();
                         found.grown.push((site, growth));
@@ -63,7 +64,7 @@ impl Found {
                     // has no rate to tell.
                     Some(Excuse::OptimizerState) if growth.growths == 1 => {}
                     Some(Excuse::OptimizerState) => {
-                        found.excused.push((Excuse::OptimizerState, growth));
+                        found.excused.push((Excuse::OptimizerState, site, growth));
                     }
                     _ if growth.growths == 1 => found.once.push((site, growth)),
                     _ => found.unsure.push((site, growth)),
@@ -77,8 +78,32 @@ impl Found {
         if judge::takes_the_place_of_older(grown, view.survey) {
             found.unsure.append(&mut found.grown);
         }
+        found.add_states_of_weights(view, &excuses);
         found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
         Ok(found)
+    }
+
+    /// The state of models that leak is a part of their leak.
+    fn add_states_of_weights(&mut self, view: &View<'_>, excuses: &Excuses<'_>) {
+        let weights = Weights::of(view, &self.grown);
+        for (why, site, growth) in std::mem::take(&mut self.excused) {
+            let kept = view.survey.kept[site].as_deref();
+            let is_theirs = why.is_state()
+                && !excuses.is_history(site)
+                && kept.is_some_and(|kept| weights.have_state(kept, &growth));
+            match is_theirs {
+                true => self.grown.push((site, growth)),
+                false => self.excused.push((why, site, growth)),
+            }
+        }
+    }
+
+    /// Optimizer state that grows and has no other explanation, in bytes a period, and whether it
+    /// is made again and again.
+    pub(super) fn states(&self) -> (f64, bool) {
+        let states = || self.excused.iter().filter(|(why, ..)| why.is_state());
+        let bytes = states().map(|(.., growth)| growth.bytes_per_period).sum();
+        (bytes, states().any(|(why, ..)| *why == Excuse::StateAgain))
     }
 
     /// Where several sites keep something once, in different steps, the code there is used for the
@@ -103,12 +128,12 @@ impl Found {
     /// one for most bytes. Growth of less than [`MIN_BYTES`] needs none.
     pub(super) fn main_excuse(&self) -> Option<(Excuse, f64)> {
         let total = |why: Excuse| {
-            let alike = self.excused.iter().filter(|(other, _)| *other == why);
+            let alike = self.excused.iter().filter(|(other, ..)| *other == why);
             alike
-                .map(|(_, growth)| growth.bytes_per_period)
+                .map(|(.., growth)| growth.bytes_per_period)
                 .sum::<f64>()
         };
-        let all = self.excused.iter().map(|&(why, _)| (why, total(why)));
+        let all = self.excused.iter().map(|&(why, ..)| (why, total(why)));
         let enough = all.filter(|&(_, bytes)| bytes >= MIN_BYTES.0 as f64);
         enough.max_by(|(a, more), (b, less)| {
             let doubts = a.leaves_doubt().cmp(&b.leaves_doubt());

@@ -33,7 +33,7 @@ pub(super) fn by_the_last_step(view: &View<'_>, levels: &[u64]) -> Result<Option
     })?;
     let grown = found.grown.iter().map(|(_, growth)| growth);
     // What grows with the data, or as the cache of one request does, is given back all the same.
-    let excused = found.excused.iter().map(|(_, growth)| growth);
+    let excused = found.excused.iter().map(|(.., growth)| growth);
     // Where blocks pile up and go at once, Python may have looked for reference cycles.
     let is_buffer = |growth: &&Growth| growth.pattern == Pattern::Enlarged;
     let buffers = grown.chain(excused).filter(is_buffer);

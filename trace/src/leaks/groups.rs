@@ -2,11 +2,12 @@
 
 use super::culprit::{Amount, Culprits};
 use super::judge::Growth;
-use super::report::LeakGroup;
+use super::report::{LeakGroup, Pattern};
 use super::spared;
 use super::survivors::Kept;
 use super::thresholds::{MAX_EVIDENCE, MIN_BYTES};
 use super::view::View;
+use crate::phases::Role;
 use crate::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
@@ -102,10 +103,7 @@ impl View<'_> {
         };
         let per_step = self.without(&kept.live, &spared);
         let live_count = evidence.len() as u64;
-        let given_back = &blocks.free_requested;
-        let all_end = evidence
-            .iter()
-            .all(|block| given_back[block.index()] < self.device.events.len());
+        let (given_back, all_end) = self.given_back(growth, &evidence);
         evidence.truncate(MAX_EVIDENCE);
         LeakGroup {
             site: self.sites.keys[site],
@@ -116,6 +114,7 @@ impl View<'_> {
             alloc_frame: self.stacks.headline(stack),
             pattern: growth.pattern,
             scope: None,
+            is_state: self.roles.get(self.sites.stacks[site]) == Role::Optimizer,
             count_per_step: growth.count_per_period,
             bytes_per_step: growth.bytes_per_period,
             slope_error: growth.slope_error,
@@ -124,12 +123,30 @@ impl View<'_> {
             first_step: growth.first as u32,
             last_step: growth.last as u32,
             live_count,
+            given_back,
             all_end,
             live_bytes: per_step.last().copied().unwrap_or_default(),
             per_step,
             spared,
             evidence,
         }
+    }
+
+    /// How many blocks that a site keeps are given back before the recording ends, and whether
+    /// these are all but those of its last growth, which the variables of a loop may hold. Which
+    /// blocks of a buffer those are is not known.
+    fn given_back(&self, growth: &Growth, evidence: &[BlockIdx]) -> (u64, bool) {
+        let blocks = &self.device.blocks;
+        let n_events = self.device.events.len();
+        let ends = |block: &&BlockIdx| blocks.free_requested[block.index()] < n_events;
+        let is_replaced = growth.pattern == Pattern::Enlarged;
+        let last = growth.last.checked_sub(1).filter(|_| !is_replaced);
+        let last = last.map_or(u32::MAX, |before| self.ends.as_slice()[before]);
+        let earlier = evidence.partition_point(|block| blocks.alloc[block.index()] < last);
+        let given_back = evidence.iter().filter(ends).count();
+        let of_earlier = evidence[..earlier].iter().filter(ends).count();
+        let is_all = of_earlier == earlier && earlier > 0;
+        (given_back as u64, is_all)
     }
 
     /// The events from the beginning of a growth to the last period.

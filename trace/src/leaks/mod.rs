@@ -87,23 +87,29 @@
 //! survivors   one pass over the blocks: what each site keeps across the ends of steps
 //! last        what the last step would have kept, had it ended where the others do
 //! edges       what a short ring of events hides at its two ends
+//! emptied     what is given back by a call that comes after the last step
 //! judge       whether one site's survivors come from step after step
 //! lines       a site of which one line keeps and another one collects, line by line
 //! within      growth within a step
+//! doubt       what may grow though no place is seen to grow
+//! second      an optimizer that is made anew while the old one is kept
 //! spread      growth that no site has alone
 //! anew        growth in code that has another name each time
 //! given_back  what accumulates until the last step gives it back
 //! excuse      innocent explanations for growth
 //! found       what grows, what may grow, and what has an excuse
+//! states      optimizer state that belongs to models which leak
 //! spared      blocks of a site that grows that are no part of the growth
 //! groups      sites that grow -> the groups of a report
 //! culprit     which function to name for a group
 //! apart       what tells groups apart that are named by one line
 //! bounded     lines of a site that grows which are bounded
 //! beside      what of the level is no growth of the leaks
+//! rate        how fast several groups accumulate together
 //! reason      the verdict in words
 //! report      what is told: verdict, reason, groups
 //! view        what all of these look at
+//! weight      which device's answer stands for the whole trace
 //! thresholds  how much must be seen
 //! leaking     which blocks leak, for other questions
 //! ```
@@ -113,7 +119,9 @@ mod apart;
 mod beside;
 mod bounded;
 mod culprit;
+mod doubt;
 mod edges;
+mod emptied;
 mod excuse;
 mod found;
 mod given_back;
@@ -122,23 +130,28 @@ mod judge;
 mod last;
 mod leaking;
 mod lines;
+mod rate;
 mod reason;
 mod report;
+mod second;
 mod spared;
 mod spread;
+mod states;
 mod survivors;
 mod thresholds;
 mod view;
+mod weight;
 mod within;
 
 pub use crate::steps::MIN_STEPS;
 pub use culprit::caller;
 pub use leaking::Leaking;
 pub use report::{LeakGroup, LeakReport, Pattern, Verdict};
-pub use report::{counted_by, in_words, rate_unit, worst};
+pub use report::{counted_by, in_words, rate_unit};
 pub use survivors::MAX_CELLS;
 pub use thresholds::{MAX_EVIDENCE, MAX_GAP_SPREAD, MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 pub(crate) use view::whole_steps;
+pub use weight::{Weight, worst};
 
 use crate::optimizer::is_step_scope;
 use crate::phases::{Role, Roles};
@@ -147,18 +160,19 @@ use crate::stacks::Stacks;
 use crate::trace::{Annotation, DeviceTrace, QualityNote, Trace};
 use crate::watch::{Stopped, Watch};
 use anew::Anew;
-use beside::{Beside, beside, others};
+use beside::{Beside, Others, beside};
 use bounded::Unbounded;
 use excuse::Excuse;
 use found::Found;
 use judge::Together;
 use reason::Teller;
+use second::Second;
 use spread::Spread;
 use survivors::{Ends, Survey};
 use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 29;
+pub const VERSION: u32 = 30;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();
@@ -198,7 +212,11 @@ pub fn find_while(
             ends: &ends,
             survey: &Survey::new(&device.blocks, &sites, &ends, 0, watch)?,
         };
-        judged(&view, teller())
+        let report = judged(&view, teller())?;
+        match report.verdict {
+            Verdict::Clean => doubted(&view, report, teller()),
+            _ => Ok(report),
+        }
     };
     looked().unwrap_or_else(|Stopped| teller().stopped())
 }
@@ -208,7 +226,7 @@ fn judged(view: &View<'_>, teller: Teller<'_>) -> Result<LeakReport, Stopped> {
     let mut found = Found::of(view)?;
     let (groups, beside) = accumulating(view, &mut found)?;
     if !groups.is_empty() {
-        return leaking_or_emptied(view, groups, &beside, teller);
+        return leaking_or_emptied(view, groups, (&found, &beside), teller);
     }
     found.doubt_what_came_once();
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
@@ -230,6 +248,16 @@ fn judged(view: &View<'_>, teller: Teller<'_>) -> Result<LeakReport, Stopped> {
         return Ok(teller.excused(why, bytes));
     }
     Ok(no_site_grows(view, &found, teller))
+}
+
+/// The report on what seems clean, unless something leaves a doubt.
+fn doubted(view: &View<'_>, report: LeakReport, teller: Teller<'_>) -> Result<LeakReport, Stopped> {
+    if let Some(second) = Second::of(view)? {
+        return Ok(teller.second(&second));
+    }
+    let ran_before = teller.wrapped || view.device.unmatched_frees > 0;
+    let doubt = doubt::find(view, ran_before)?;
+    Ok(doubt.map_or(report, |doubt| teller.doubted(&doubt)))
 }
 
 /// What accumulates, and what else of the level is no growth.
@@ -262,15 +290,15 @@ fn accumulating(view: &View<'_>, found: &mut Found) -> Result<(Vec<LeakGroup>, B
 fn leaking_or_emptied(
     view: &View<'_>,
     groups: Vec<LeakGroup>,
-    beside: &Beside,
+    (found, beside): (&Found, &Beside),
     mut teller: Teller<'_>,
 ) -> Result<LeakReport, Stopped> {
-    let others = others(view, &groups);
-    if edges::are_emptied(view, &groups)? {
+    let others = Others::of(view, &groups, found);
+    if emptied::are_emptied(view, &groups)? {
         return Ok(teller.emptied(&groups));
     }
     teller.note_models_made_anew(view.roles, &groups);
-    Ok(teller.leak(groups, others, beside))
+    Ok(teller.leak(groups, &others, beside))
 }
 
 /// The report where no site alone grows: perhaps several do together, or something else is kept.
@@ -323,7 +351,7 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
     let is_enough = |growth: &judge::Growth| growth.bytes_per_growth >= MIN_BYTES.0 as f64;
     match judge::judge_together(kept, &survey) {
         Together::Grows(growth) if may_be_a_request(view, &growth) => {
-            found.excused.push((Excuse::OneRequest, growth));
+            found.excused.push((Excuse::OneRequest, 0, growth));
         }
         Together::Grows(growth) if growth.jump.is_some() => {
             found.unsure.extend(growth.apart().1.map(|once| (0, once)));
@@ -336,7 +364,7 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
             };
             return view.groups(&[(0, growth)]);
         }
-        Together::Ambiguous(growth) => found.excused.push((Excuse::LargerSteps, growth)),
+        Together::Ambiguous(growth) => found.excused.push((Excuse::LargerSteps, 0, growth)),
         Together::TooFew(growth) => found.unsure.push((0, growth)),
         Together::Grows(_) | Together::Bounded => {}
     }

@@ -2,11 +2,14 @@
 
 use super::MIN_STEPS;
 use super::anew::Anew;
-use super::beside::Beside;
+use super::beside::{Beside, Others};
+use super::doubt::Doubt;
 use super::edges::Piled;
 use super::excuse::Excuse;
 use super::judge;
+use super::rate;
 use super::report::{LeakGroup, LeakReport, Pattern, Verdict};
+use super::second::Second;
 use super::spread::Spread;
 use super::survivors::Ends;
 use super::thresholds::{MIN_BYTES, MIN_LATE_GROWTHS};
@@ -22,7 +25,7 @@ use crate::units::{Bytes, EventIdx};
 /// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
 
-/// So many allocations of a recording are at one line where that is worth a word.
+/// So many allocations of a recording at one line, or bytes of one kind, are worth a word.
 const NEARLY_ALL: f64 = 0.9;
 
 /// What limits a verdict, a sentence each.
@@ -177,17 +180,46 @@ impl Teller<'_> {
 
     /// The report if something grows and the trace ends too early to judge it.
     pub fn unsure(self, growth: &judge::Growth, doubtful: f64) -> LeakReport {
+        let [first, last] = [growth.first, growth.last].map(|at| self.step(at));
+        self.too_short(growth, doubtful, [format!("at {first}"), first, last])
+    }
+
+    /// The same, of growth that is seen only in a closer look.
+    pub fn doubted(self, doubt: &Doubt) -> LeakReport {
+        let growth = &doubt.growth;
+        let [first, last] = [growth.first, growth.last].map(|at| {
+            let at = at.checked_sub(doubt.before)?;
+            Some(self.step(at))
+        });
+        let before = || format!("before {}", self.step(0));
+        let at = first
+            .as_ref()
+            .map_or_else(before, |first| format!("at {first}"));
+        let since = first.unwrap_or_else(|| format!("the time {}", before()));
+        let last = last.unwrap_or_else(before);
+        self.too_short(growth, doubt.bytes, [at, since, last])
+    }
+
+    /// What a step is called. Whole steps are the first ones of the device.
+    fn step(&self, at: usize) -> String {
+        redact::step_in_words(&self.device.steps[at])
+    }
+
+    /// The report if growth is seen at some step and since then, and at a last one.
+    fn too_short(
+        self,
+        growth: &judge::Growth,
+        doubtful: f64,
+        [at_first, first, last]: [String; 3],
+    ) -> LeakReport {
         let bytes = Bytes(doubtful as u64);
         let (n, many) = (self.n_steps, self.word().many());
-        // Whole steps are the first ones of the device.
-        let [first, last] = [growth.first, growth.last].map(|at| &self.device.steps[at]);
-        let [first, last] = [first, last].map(redact::step_in_words);
         // Larger blocks, not more of them.
-        let more = growth.count_per_period * (n - growth.first) as f64;
+        let more = growth.count_per_period * n.saturating_sub(growth.first) as f64;
         let is_replaced = growth.pattern == Pattern::Enlarged && more * 2.0 < growth.growths as f64;
         let seen = match growth.growths {
-            1 => format!("{bytes} were kept once so far, at {first}"),
-            2 => format!("{bytes} were kept at {first} and again at {last}"),
+            1 => format!("{bytes} were kept once so far, {at_first}"),
+            2 => format!("{bytes} were kept {at_first} and again at {last}"),
             times if is_replaced => {
                 format!("a buffer was enlarged {times} times since {first}, by {bytes} on average")
             }
@@ -196,6 +228,25 @@ impl Teller<'_> {
         let reason = format!(
             "{seen}: the {n} {many} recorded are too few to see whether it goes on; record {} \
              {many} or more",
+            2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The report if an optimizer seems to be made anew while the old one is kept.
+    pub fn second(self, second: &Second) -> LeakReport {
+        let bytes = Bytes(second.bytes.round() as u64);
+        let (n, many) = (self.n_steps, self.word().many());
+        let [first, last] = [second.first, second.last].map(|at| self.step(at));
+        let again = match second.times {
+            1 => String::new(),
+            2 => format!(" and again at {last}"),
+            times => format!(" and again until {last}, {times} times"),
+        };
+        let reason = format!(
+            "{bytes} of optimizer state were made at {first}{again}, for parameters that were \
+             trained before: an optimizer makes its state once, so perhaps a new one is made \
+             again and again while the old ones are kept; record {} {many} or more",
             2 * n
         );
         self.report(Verdict::CannotTell, reason)
@@ -412,9 +463,13 @@ impl Teller<'_> {
         let all: f64 = groups.iter().map(|group| group.bytes_per_step).sum();
         let (one, many) = (self.word().a(), self.word().many());
         let (n, advised) = (self.n_steps, 2 * self.n_steps);
+        let them = match counts(groups) {
+            [given_back, all] if given_back < all => format!("{given_back} of {all} blocks"),
+            _ => "them".to_owned(),
+        };
         let reason = format!(
             "{} {one} accumulate over {n} {many}, and a function that is called after the last one \
-             gives them back: a list that is emptied after each epoch looks like this; record \
+             gives {them} back: a list that is emptied after each epoch looks like this; record \
              {advised} {many} or more",
             Bytes(all.round() as u64)
         );
@@ -448,17 +503,18 @@ impl Teller<'_> {
         }
     }
 
-    /// The report if groups accumulate; `others` further sites grow without a rhythm, and `beside`
-    /// is what is no growth of them.
+    /// The report if groups accumulate; `others` is what else grows, and `beside` is what is no
+    /// growth of them.
     pub fn leak(
         mut self,
         mut groups: Vec<LeakGroup>,
-        others: usize,
+        others: &Others,
         beside: &Beside,
     ) -> LeakReport {
         groups.sort_by(|a, b| {
             let speed = b.bytes_per_step.total_cmp(&a.bytes_per_step);
-            a.is_within().cmp(&b.is_within()).then(speed)
+            let rank = |group: &LeakGroup| (group.is_within(), group.is_state);
+            rank(a).cmp(&rank(b)).then(speed)
         });
         let (one, many) = (self.word().one(), self.word().many());
         let across = || groups.iter().filter(|g| !g.is_within());
@@ -474,7 +530,7 @@ impl Teller<'_> {
                 ..self.report(Verdict::Leak, reason)
             };
         };
-        let proven: f64 = across().map(|g| g.bytes_per_step).sum();
+        let proven = rate::together(across());
         // Without one half of what only changes places, the other half may seem to rise.
         let rest = [&beside.young, &beside.emptied];
         let rest = rest.map(|others| Growth::of(&self.beside(across(), others)));
@@ -492,21 +548,12 @@ impl Teller<'_> {
             Some(first) => format!("the last {} of {n}", n - first),
             None => n.to_string(),
         };
-        let until = match groups.iter().all(|group| group.all_end) {
-            true => "given back only after the last one",
-            false => "never given back",
-        };
+        let until = until(&groups);
         self.note_what_may_be_bounded(&groups);
         let all = format!("{all} {}", self.word().a());
         let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
         if total > proven {
-            let rest = Bytes((total - proven).round() as u64);
-            let rest = match others {
-                0 | 1 => format!("no place alone accounts for the other {rest}"),
-                n => format!(
-                    "the other {rest} are spread over {n} places, at each too irregular to be sure"
-                ),
-            };
+            let rest = others.in_words(total - proven);
             reason = format!(
                 "{all} accumulate over {n} {many}: {known} of them{rhythm} are {until}; {rest}"
             );
@@ -515,6 +562,41 @@ impl Teller<'_> {
             groups,
             bytes_per_step: total,
             ..self.report(Verdict::Leak, reason)
+        }
+    }
+}
+
+/// Until when what accumulates stays.
+fn until(groups: &[LeakGroup]) -> String {
+    let [given_back, all] = counts(groups);
+    match all - given_back {
+        0 => "given back only after the last one".to_owned(),
+        // Few are what a function's variables held.
+        _ if given_back * 2 <= all => "never given back".to_owned(),
+        rest => format!("given back only after the last one, all but {rest} of {all} blocks"),
+    }
+}
+
+/// How many blocks are given back after the last step, and how many there are.
+fn counts(groups: &[LeakGroup]) -> [u64; 2] {
+    let of: [fn(&LeakGroup) -> u64; 2] = [|group| group.given_back, |group| group.live_count];
+    let across = || groups.iter().filter(|group| !group.is_within());
+    of.map(|count| across().map(count).sum())
+}
+
+impl Others {
+    /// What accounts for these bytes a step, which the groups do not hold.
+    fn in_words(&self, rest: f64) -> String {
+        let bytes = Bytes(rest.round() as u64);
+        match self.places {
+            _ if self.state >= NEARLY_ALL * rest => match self.is_state_again {
+                true => format!("the other {bytes} are optimizer state, made anew each time"),
+                false => format!("the other {bytes} are optimizer state"),
+            },
+            0 | 1 => format!("no place alone accounts for the other {bytes}"),
+            n => format!(
+                "the other {bytes} are spread over {n} places, at each too irregular to be sure"
+            ),
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct LeakGroup {
     pub pattern: Pattern,
     /// If it grows within steps: the name of the scopes that are the parts of a step.
     pub scope: Option<StrIdx>,
+    /// Whether it is optimizer state: why it stays, the weights say that leak with it.
+    pub is_state: bool,
     /// Blocks added for each step (for each part, when it grows within steps).
     pub count_per_step: f64,
     /// Bytes added for each step (for each part, when it grows within steps).
@@ -95,7 +97,9 @@ pub struct LeakGroup {
     pub last_step: u32,
     /// Blocks alive at the end of the last step.
     pub live_count: u64,
-    /// Whether all of these are given back before the recording ends.
+    /// How many of these are given back before the recording ends.
+    pub given_back: u64,
+    /// Whether these are all but those that it added last: the variables of a loop may hold them.
     pub all_end: bool,
     /// Bytes alive at the end of the last step.
     pub live_bytes: Bytes,
@@ -142,10 +146,11 @@ pub struct LeakReport {
     /// What limits the answer, a sentence each.
     pub caveats: Vec<String>,
     /// What accumulates: first what does so from step to step, then what does within steps; of
-    /// both, most bytes first.
+    /// both, most bytes first, but optimizer state last.
     pub groups: Vec<LeakGroup>,
     /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
-    /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
+    /// less if they take turns, or more if something else makes the level rise too. 0 unless it
+    /// leaks from step to step.
     pub bytes_per_step: f64,
     /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
     /// slope is `bytes_per_step`.
@@ -153,8 +158,9 @@ pub struct LeakReport {
 }
 
 impl LeakReport {
-    /// The leak that is told where only one is: the fastest from step to step, or within steps if
-    /// nothing outlives its step. Its rate, its unit and its place belong together.
+    /// The leak that is told where only one is: the fastest from step to step that is no optimizer
+    /// state, or within steps if nothing outlives its step. Its rate, its unit and its place belong
+    /// together.
     pub fn told(&self) -> Option<&LeakGroup> {
         self.groups.first()
     }
@@ -166,24 +172,4 @@ impl LeakReport {
             false => self.bytes_per_step,
         }
     }
-}
-
-/// The position of the report that is shown for the whole trace. A leak comes before *cannot tell*,
-/// and that before *clean*. Of several leaks the fastest is shown. `None` if there are no devices.
-pub fn worst(reports: &[LeakReport]) -> Option<usize> {
-    let severity = |report: &LeakReport| match report.verdict {
-        Verdict::Clean => 0,
-        Verdict::CannotTell => 1,
-        Verdict::Leak => 2,
-    };
-    let by_severity = |a: &&(usize, &LeakReport), b: &&(usize, &LeakReport)| {
-        let speed = a.1.bytes_per_step.total_cmp(&b.1.bytes_per_step);
-        // Among equals, the first device.
-        severity(a.1)
-            .cmp(&severity(b.1))
-            .then(speed)
-            .then(b.0.cmp(&a.0))
-    };
-    let numbered: Vec<(usize, &LeakReport)> = reports.iter().enumerate().collect();
-    numbered.iter().max_by(by_severity).map(|(index, _)| *index)
 }

@@ -74,6 +74,8 @@ pub struct Kept {
     /// Requested sizes of the survivors, with counts. What the last period made may be given back
     /// in the next one, as the variables of a loop are.
     pub sizes: FxHashMap<Bytes, u32>,
+    /// Whether the program had run before the first period, which then is like the others.
+    pub ran_before: bool,
 }
 
 /// What all sites keep across ends of periods.
@@ -101,6 +103,8 @@ pub struct Survey {
     /// Blocks of sites that were left out because there are too many sites and ends: see
     /// [`MAX_CELLS`].
     pub left_out: u64,
+    /// Whether the program had run before the first period.
+    pub ran_before: bool,
 }
 
 /// The largest number of sites times ends that is surveyed, at 68 bytes each. This is enough for
@@ -185,7 +189,15 @@ impl Survey {
             held: Vec::new(),
             halves: vec![[0; 2]; sites],
             left_out: 0,
+            ran_before: false,
         }
+    }
+
+    /// Notes that the program had run before the first period.
+    pub fn ran_before(&mut self) {
+        self.ran_before = true;
+        let kept = self.kept.iter_mut().flatten();
+        kept.for_each(|kept| kept.ran_before = true);
     }
 
     fn keep_halves_with_stack(&mut self, sites: &Sites) {
@@ -279,6 +291,7 @@ impl Kept {
             order: (0, false),
             old_gone: vec![0; n],
             sizes: FxHashMap::default(),
+            ran_before: false,
         }
     }
 

@@ -3,12 +3,14 @@
 
 use crate::recordings::{json, replayed, shared};
 use serde_json::Value;
-use trace::leaks::{self, MIN_STEPS, Verdict};
+use trace::leaks::{self, MIN_STEPS, Verdict, Weight};
 use trace::trace::Trace;
 
 fn check(name: &str, trace: &Trace, truth: &Value) {
     let reports = leaks::of_trace(trace);
-    let worst = leaks::worst(&reports).expect("a device");
+    let devices = trace.devices.iter().zip(&reports);
+    let weights = devices.map(|(device, report)| Weight::of(device.device, report));
+    let worst = leaks::worst(weights).expect("a device");
     let (report, device) = (&reports[worst], &trace.devices[worst]);
     let said = format!("{name}: {:?}, {}", report.verdict, report.reason);
     match truth["leak"].as_bool() {

@@ -40,11 +40,17 @@ pub fn is_emptied(kept: &Kept) -> bool {
 }
 
 /// The periods that made survivors which are older than any block that the site ever gave back.
-pub(super) fn proven_births(kept: &Kept) -> Vec<usize> {
+pub fn proven_births(kept: &Kept) -> Vec<usize> {
     // A block of period p has outlived n - p ends.
     let proven = kept.live.len().saturating_sub(patience(kept));
     let births = (0..proven).filter(|&p| kept.survivor_count[p] > 0);
     births.collect()
+}
+
+/// Whether a site is bounded only as far as what it keeps is no older than what it gave back beyond
+/// the next period: perhaps one of its lines gave that back, and another one keeps.
+pub fn may_hide_a_line(kept: &Kept) -> bool {
+    patience(kept) > 1 && kept.survivor_count.iter().any(|&n| n > 0)
 }
 
 /// Looks for survivors that are older than any block that the site ever gave back, and that appear
@@ -295,7 +301,8 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let quiet = proven - 1 - second;
     let [a, b] = [first, second].map(|at| kept.survivors_requested[at]);
     // Data of any length are kept in any size; what the first step makes says nothing then.
-    let alike = a == b || first > 0 && a.min(b) >= MUCH.0;
+    let is_usual = first > 0 || kept.ran_before;
+    let alike = a == b || is_usual && a.min(b) >= MUCH.0;
     // Where one follows the other, even one quiet period may be the end of a warm-up.
     let most_quiet = if gap < 2 { 0 } else { gap };
     if quiet > most_quiet || !alike {

@@ -25,7 +25,8 @@ mod older;
 mod rhythm;
 mod series;
 
-pub use births::{MUCH, SHORT, is_emptied, is_halfway};
+pub use births::proven_births as births;
+pub use births::{MUCH, SHORT, is_emptied, is_halfway, may_hide_a_line};
 pub use data::is_ambiguous;
 pub use filling::is_filling;
 pub use growth::{Growth, Jump};

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The verdict on a ring that wrapped: there are frees of blocks that nobody saw being made.
-fn of_ring(program: Program) -> (Verdict, String) {
+pub(super) fn of_ring(program: Program) -> (Verdict, String) {
     let mut trace = program.trace();
     trace.devices[0].unmatched_frees = 3;
     let wrapped = QualityNote {

@@ -1,15 +1,19 @@
 //! Made-up programs, each with one pattern and a known answer.
 
 mod chance;
+mod doubt;
 mod edges;
+mod emptied;
 mod enlarged;
 mod innocent;
 mod leaking;
 mod named;
 mod parts;
 mod spared;
+mod states;
 
 use super::*;
+use crate::device::DeviceIdx;
 use crate::site::SiteKey;
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx};
@@ -534,22 +538,26 @@ fn a_step_is_called_what_it_was_recorded_as() {
 
 #[test]
 fn the_worst_device_speaks_for_the_trace() {
-    let report = |verdict, bytes_per_step| LeakReport {
-        growth: None,
-        verdict,
-        reason: String::new(),
-        caveats: Vec::new(),
-        groups: Vec::new(),
-        bytes_per_step,
+    let check = |answers: &[(DeviceIdx, Verdict, f64)], expected| {
+        let weights = answers
+            .iter()
+            .map(|&(device, verdict, speed)| Weight::new(device, verdict, speed));
+        assert_eq!(worst(weights), expected, "{answers:?}");
     };
-    let clean = report(Verdict::Clean, 0.0);
-    let unknown = report(Verdict::CannotTell, 0.0);
-    let leaks = [report(Verdict::Leak, 5.0), report(Verdict::Leak, 7.0)];
-    assert_eq!(worst(&[]), None);
-    assert_eq!(worst(&[clean.clone(), clean.clone()]), Some(0));
-    assert_eq!(worst(&[clean.clone(), unknown.clone()]), Some(1));
-    let [slow, fast] = leaks;
-    assert_eq!(worst(&[unknown, slow, clean, fast]), Some(3));
+    let [first, second, pinned] = [DeviceIdx(0), DeviceIdx(1), DeviceIdx::PINNED];
+    let clean = |device| (device, Verdict::Clean, 0.0);
+    let unknown = |device| (device, Verdict::CannotTell, 0.0);
+    check(&[], None);
+    check(&[clean(second), clean(first)], Some(1));
+    check(&[clean(first), unknown(second)], Some(1));
+    let [slow, fast] = [5.0, 7.0].map(|speed| move |device| (device, Verdict::Leak, speed));
+    check(
+        &[unknown(first), slow(first), clean(second), fast(second)],
+        Some(3),
+    );
+    // The host's memory speaks only where no device leaks.
+    check(&[slow(first), fast(pinned)], Some(0));
+    check(&[clean(first), slow(pinned)], Some(1));
 }
 
 proptest! {
