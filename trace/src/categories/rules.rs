@@ -369,8 +369,11 @@ impl<'a> Rules<'a> {
         if fact.apply_line.is_none() && life.freed < self.survey.parts[life.part].end {
             return Category::Temporary;
         }
-        let counter = kind.requested == Bytes(8) && fact.of_module;
-        let buffer = fact.apply_line.is_some() && fact.apply_line == self.survey.buffer_line;
+        let buffer_line = self.survey.buffer_line;
+        // Counters are buffers, so they do not move with the parameters.
+        let moves_first = fact.apply_line > Some(0) && fact.apply_line < buffer_line;
+        let counter = kind.requested == Bytes(8) && fact.of_module && !moves_first;
+        let buffer = fact.apply_line.is_some() && fact.apply_line == buffer_line;
         if counter || buffer {
             return Category::Buffer;
         }

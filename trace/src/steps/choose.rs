@@ -157,17 +157,19 @@ impl Analysis<'_> {
     }
 
     fn choose_training(&self, loops: &[Loop]) -> Option<usize> {
-        let candidates = self.training(loops);
+        let candidates = self.without_cut_by_branches(loops, self.training(loops));
         let largest = |measure: fn(&Loop) -> u32| {
             let all = candidates.iter().map(|&i| measure(&loops[i]));
             all.max().unwrap_or(0)
         };
-        let (allocs, forward) = (largest(|l| l.allocs), largest(|l| l.work.forward));
+        // What makes a model is no part of a step.
+        let steps = |l: &Loop| l.allocs.saturating_sub(l.work.setup);
+        let (allocs, forward) = (largest(steps), largest(|l| l.work.forward));
         let by_iterations = |&i: &usize| loops[i].iterations.len();
         // Of two readings of one loop, the one with what is done now and then at its end.
         let by_size = |&i: &usize| (loops[i].iterations.len(), loops[i].allocs);
         let covers = |i: usize, share: f64| {
-            is_most(loops[i].allocs, allocs, share)
+            is_most(steps(&loops[i]), allocs, share)
                 && is_most(loops[i].work.forward, forward, share)
         };
         let same = candidates.iter().copied();
@@ -198,6 +200,34 @@ impl Analysis<'_> {
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// Loops without those that are another one of them again, cut by a branch.
+    fn without_cut_by_branches(&self, loops: &[Loop], found: Vec<usize>) -> Vec<usize> {
+        let is_cut = |i: usize| {
+            let mut others = found.iter().filter(|&&j| self.is_best_beat(loops, j));
+            others.any(|&j| self.is_cut_by_a_branch(&loops[i], &loops[j]))
+        };
+        let whole = found.iter().copied().filter(|&i| !is_cut(i));
+        whole.collect()
+    }
+
+    /// Whether a loop is another one again, without the lines of a branch that is taken now and
+    /// then: the walk leaves it there, and seems to begin an iteration when it comes back. So it
+    /// has more iterations than the other reading, but no more of them train: each of the others is
+    /// the first piece of one, and the next piece begins elsewhere. (What failed is begun anew.)
+    fn is_cut_by_a_branch(&self, this: &Loop, other: &Loop) -> bool {
+        let trains = |one: &Iteration| one.work.backward > 0;
+        let trained = |l: &Loop| l.iterations.iter().filter(|one| trains(one)).count();
+        let blocks = &self.device.blocks;
+        let begins = |one: &Iteration| blocks.kind(blocks.nth_made(one.start)).alloc_stack;
+        let mut pairs = this.iterations.windows(2);
+        self.regions[other.region].has_within(&self.regions[this.region])
+            && this.line == other.line
+            && this.iterations.len() > other.iterations.len()
+            && this.allocs < other.allocs
+            && trained(this) <= trained(other)
+            && !pairs.any(|pair| !trains(&pair[0]) && begins(&pair[0]) == begins(&pair[1]))
     }
 
     /// Whether a loop holds nearly all training but the pieces of iterations that the recording
@@ -360,7 +390,7 @@ impl Analysis<'_> {
                 // What is captured allocates once, and its replays hardly anything.
                 let all = match beside {
                     Beside::WarmUp if self.has_graph => after,
-                    _ => after.max((n - self.setup) / 2),
+                    _ => after.max((n - self.total.setup) / 2),
                 };
                 f64::from(covers(i)) >= MOST_OF_THE_REST * f64::from(all)
             })

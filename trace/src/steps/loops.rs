@@ -81,8 +81,6 @@ pub struct Analysis<'a> {
     pub works: Works,
     /// Allocations of each kind of work in all.
     pub total: Tally,
-    /// Allocations that set up a model.
-    pub setup: u32,
     /// Whether a CUDA graph was captured: it has a pool of its own.
     pub has_graph: bool,
     /// Per context, how many of its spots are visited.
@@ -129,13 +127,13 @@ impl<'a> Analysis<'a> {
             .filter(|(_, a)| **a == Action::Oom);
         let ooms: Vec<u32> = ooms.map(|(at, _)| at).collect();
         let watch = watch.beside(2 * of_vec(&ooms));
-        let (mut total, mut setup) = (Tally::default(), 0);
+        let mut total = Tally::default();
         for kind in blocks.made_kinds() {
             match works.of_kind[kind.index()] {
                 Work::Forward => total.forward += 1,
                 Work::Backward => total.backward += 1,
                 Work::Optimizer => total.optimizer += 1,
-                Work::Setup => setup += 1,
+                Work::Setup => total.setup += 1,
                 Work::Other => {}
             }
         }
@@ -150,7 +148,6 @@ impl<'a> Analysis<'a> {
             regions,
             works,
             total,
-            setup,
             has_graph: has_graph(device),
             n_spots,
             ooms,

@@ -193,7 +193,7 @@ fn pass(
         failed(analysis, stacks),
         Some(Work::Forward | Work::Backward)
     );
-    if f64::from(analysis.setup) >= LOADS * allocs as f64 && !fails_later {
+    if f64::from(analysis.total.setup) >= LOADS * allocs as f64 && !fails_later {
         let sentence = format!("a model is made or loaded: {} stay", Bytes(kept.any));
         return Ok((Kind::ModelLoading, sentence));
     }

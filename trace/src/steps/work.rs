@@ -18,6 +18,8 @@ pub struct Tally {
     pub backward: u32,
     /// Optimizers.
     pub optimizer: u32,
+    /// Models that are made, moved or loaded.
+    pub setup: u32,
 }
 
 /// The kind of work of each allocation.
@@ -37,6 +39,7 @@ impl Tally {
             forward: self.forward - then.forward,
             backward: self.backward - then.backward,
             optimizer: self.optimizer - then.optimizer,
+            setup: self.setup - then.setup,
         }
     }
 
@@ -46,6 +49,7 @@ impl Tally {
             forward: self.forward.saturating_sub(part.forward),
             backward: self.backward.saturating_sub(part.backward),
             optimizer: self.optimizer.saturating_sub(part.optimizer),
+            setup: self.setup.saturating_sub(part.setup),
         }
     }
 
@@ -55,6 +59,7 @@ impl Tally {
             forward: self.forward + more.forward,
             backward: self.backward + more.backward,
             optimizer: self.optimizer + more.optimizer,
+            setup: self.setup + more.setup,
         }
     }
 }
@@ -158,7 +163,8 @@ impl<'a> Clock<'a> {
             Work::Forward => self.tally.forward += 1,
             Work::Backward => self.tally.backward += 1,
             Work::Optimizer => self.tally.optimizer += 1,
-            Work::Setup | Work::Other => {}
+            Work::Setup => self.tally.setup += 1,
+            Work::Other => {}
         }
     }
 }

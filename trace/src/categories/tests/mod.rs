@@ -114,6 +114,16 @@ fn a_training_step_is_told_apart() {
     assert_eq!(found, expected);
 }
 
+/// A weight of one number in 64 bits, as the noise of a Gaussian process; a count of batches.
+#[test]
+fn eight_bytes_that_move_with_the_parameters_are_no_counter() {
+    let mut p = training().0;
+    let [noise, count] = [10, 20].map(|line| alloc(&mut p, 8, &moved(line)));
+    let of = of(p);
+    assert_eq!(of(noise), Category::Parameter);
+    assert_eq!(of(count), Category::Buffer);
+}
+
 #[test]
 fn paths_of_windows_change_nothing() {
     let trace = training().0.finish();

@@ -387,3 +387,96 @@ fn an_iteration_after_which_memory_runs_out_is_a_step() {
     let oom = device.events.action.iter().position(|a| *a == Action::Oom);
     assert_eq!(device.steps[8].events.end().index(), oom.unwrap());
 }
+
+/// Self-play: now and then a copy of the policy joins those that it plays against.
+#[test]
+fn a_branch_that_is_taken_now_and_then_cuts_no_step() {
+    let step = |plays: &str| {
+        format!(
+            "main:2 train:3
+             {plays}
+             main:2 train:6 !forward:10
+             main:2 train:7 {BACKWARD}
+             -
+             main:2 train:8 {ADAM}"
+        )
+    };
+    let (alone, against) = (
+        step(""),
+        step("main:2 train:5 !forward:10\nmain:2 train:5 !forward:11"),
+    );
+    check(
+        &format!(
+            "main:1 shuffle:1
+             3x {{
+               {alone}
+             }}
+             main:2 train:9 deepcopy:1
+             9x {{
+               3x {{
+                 {against}
+               }}
+               main:2 train:9 deepcopy:1
+             }}"
+        ),
+        30,
+    );
+}
+
+/// A mask is made for each size that comes for the first time, on the line of the rest.
+#[test]
+fn a_cache_that_is_filled_cuts_no_step() {
+    let step = |made: &str| {
+        format!(
+            "main:3
+             {made}
+             main:3 !forward:10
+             main:3
+             main:3 {BACKWARD}
+             -
+             main:3 {ADAM}"
+        )
+    };
+    let (hit, miss) = (step(""), step("main:3 mask:20"));
+    check(
+        &format!(
+            "{miss}
+             {hit}
+             3x {{
+               {miss}
+             }}
+             5x {{
+               {hit}
+             }}
+             {miss}
+             23x {{
+               {hit}
+             }}"
+        ),
+        34,
+    );
+}
+
+/// Each fifth batch fails before its backward pass. The next one is a step of its own.
+#[test]
+fn a_step_that_failed_is_no_piece_of_the_next_one() {
+    check(
+        &format!(
+            "8x {{
+               4x {{
+                 main:3
+                 main:4 !forward:10
+                 main:4 !forward:11
+                 main:6 {BACKWARD}
+                 -
+                 main:7 {ADAM}
+               }}
+               main:3
+               main:4 !forward:10
+               main:9 save:1
+               main:9 save:2
+             }}"
+        ),
+        40,
+    );
+}

@@ -594,3 +594,26 @@ fn an_iteration_whose_step_a_scaler_leaves_out_is_a_step() {
     assert_eq!(names.len(), 8, "{names:?}");
     assert_eq!(names[7], "step#SGD.step 7");
 }
+
+/// A search for the best width: what makes a model between two trials may be as much as a step.
+#[test]
+fn what_makes_a_model_is_no_part_of_the_steps() {
+    let trial = |width: usize| {
+        format!(
+            "{}x {{
+               main:2 trial:4 torch/nn/modules/module/_apply:9
+             }}
+             4x {{
+               main:2 trial:6 !forward:10
+               main:2 trial:6 {BACKWARD}
+               {}x {{
+                 -
+               }}
+             }}",
+            8 * width,
+            10 * width
+        )
+    };
+    let trials: Vec<String> = (1..8).map(trial).collect();
+    check(&trials.join("\n"), 28);
+}
