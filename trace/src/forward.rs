@@ -12,7 +12,15 @@
 //!    [`MAX_ALLOCS`] further allocations). The first of them with the same requested size is what
 //!    the operation saved, because a gradient is as large as the tensor that it belongs to.
 //! 4. **Order.** If none has the same size, the first one that is given back.
+//!
+//! What an operation saves is mostly its input, which another operation made. So its own call is
+//! looked for from there on, among the next [`MAX_CALLS`] allocations of the forward pass. Where
+//! the node is known it is the first call of the node's operation by its C++ frames
+//! (`at::_ops::addmm` for `AddmmBackward0`); if none of them is, only the node is told. Where the
+//! node is not known it is the next allocation: measured against recordings with C++ frames, that
+//! is the line in 60 to 85 % of the cases, and the line that made the input in 10 to 55 %.
 
+use crate::code;
 use crate::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace};
@@ -21,6 +29,23 @@ use crate::trace::{Action, BlockIdx, DeviceTrace};
 const MAX_ALLOCS: u32 = 4;
 /// How many events are looked at, at most.
 const MAX_EVENTS: usize = 64;
+/// How many allocations with a Python stack are looked at, from what the operation saved on.
+const MAX_CALLS: usize = 9;
+/// How many allocations lie between them, at most.
+const MAX_BLOCKS: u32 = 64;
+
+/// Operations whose backward pass needs only inputs, never what they made (PyTorch's
+/// `tools/autograd/derivatives.yaml`).
+const SAVE_INPUTS: [&str; 8] = [
+    "addmm",
+    "baddbmm",
+    "bmm",
+    "convolution",
+    "linear",
+    "matmul",
+    "mm",
+    "mul",
+];
 
 /// The evidence for an inference, the most certain first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +95,8 @@ pub struct Forwards<'a> {
     device: &'a DeviceTrace,
     stacks: &'a Stacks,
     known: FxHashMap<StackIdx, Own<'a>>,
+    /// Whether a stack is a call of a node's operation.
+    calls: FxHashMap<(&'a str, StackIdx), bool>,
 }
 
 /// What a block's own stack says.
@@ -90,6 +117,7 @@ impl<'a> Forwards<'a> {
             device,
             stacks,
             known: FxHashMap::default(),
+            calls: FxHashMap::default(),
         }
     }
 
@@ -110,12 +138,14 @@ impl<'a> Forwards<'a> {
             Own::Native(node) => match (node, self.saved_by(block)) {
                 (Some(node), saved) => Some(Forward {
                     node: Some(node.to_owned()),
-                    stack: saved.map_or(StackIdx::NONE, |(stack, _)| stack),
+                    stack: saved
+                        .and_then(|(saved, _)| self.call_of(node, saved, block))
+                        .unwrap_or(StackIdx::NONE),
                     evidence: Evidence::Node,
                 }),
-                (None, Some((stack, evidence))) => Some(Forward {
+                (None, Some((saved, evidence))) => Some(Forward {
                     node: None,
-                    stack,
+                    stack: self.call_after(saved, block),
                     evidence,
                 }),
                 (None, None) => None,
@@ -141,8 +171,50 @@ impl<'a> Forwards<'a> {
         })
     }
 
-    /// The stack of the block that the backward node gives back.
-    fn saved_by(&mut self, block: BlockIdx) -> Option<(StackIdx, Evidence)> {
+    /// The call of a node's operation: the first from what it saved on, and before the block.
+    fn call_of(&mut self, node: &'a str, saved: BlockIdx, block: BlockIdx) -> Option<StackIdx> {
+        let is_input = SAVE_INPUTS.contains(&operation_of(node).as_str());
+        let made = self.device.blocks.kind(saved).alloc_stack;
+        if !is_input && self.is_call(node, made) {
+            return Some(made);
+        }
+        let calls = self.calls_after(saved, block);
+        calls.into_iter().find(|&stack| self.is_call(node, stack))
+    }
+
+    /// The stack of the allocation after what a node saved, or the saved one's own if it is the
+    /// last of the forward pass.
+    fn call_after(&mut self, saved: BlockIdx, block: BlockIdx) -> StackIdx {
+        let next = self.calls_after(saved, block).first().copied();
+        next.unwrap_or_else(|| self.device.blocks.kind(saved).alloc_stack)
+    }
+
+    /// The stacks of the next allocations of the forward pass after a block, up to another one.
+    fn calls_after(&mut self, saved: BlockIdx, block: BlockIdx) -> Vec<StackIdx> {
+        let blocks = &self.device.blocks;
+        if saved.0 < blocks.n_preexisting {
+            // When that was made is not known.
+            return Vec::new();
+        }
+        let until = block.0.min(saved.0.saturating_add(MAX_BLOCKS));
+        let next = (saved.0 + 1..until).map(|at| blocks.kind(BlockIdx(at)).alloc_stack);
+        let calls = next.filter(|&stack| self.is_of_forward(stack));
+        calls.take(MAX_CALLS - 1).collect()
+    }
+
+    /// Whether a stack is Python's, and of no pass back.
+    fn is_of_forward(&mut self, stack: StackIdx) -> bool {
+        self.has_python(stack) && !begins_backward(self.stacks, stack)
+    }
+
+    fn is_call(&mut self, node: &'a str, stack: StackIdx) -> bool {
+        let stacks = self.stacks;
+        let known = self.calls.entry((node, stack));
+        *known.or_insert_with(|| calls(stacks, stack, &operation_of(node)))
+    }
+
+    /// The block that the backward node gives back.
+    fn saved_by(&mut self, block: BlockIdx) -> Option<(BlockIdx, Evidence)> {
         let device = self.device;
         let (blocks, events) = (&device.blocks, &device.events);
         let at = blocks.alloc[block.index()] as usize;
@@ -159,19 +231,56 @@ impl<'a> Forwards<'a> {
                 }
                 Action::FreeRequested if target != crate::trace::NO_TARGET => {
                     let freed = blocks.kind(BlockIdx(target));
-                    if target >= block.0 || !self.has_python(freed.alloc_stack) {
+                    if target >= block.0 || !self.is_of_forward(freed.alloc_stack) {
                         continue;
                     }
                     if freed.requested == requested {
-                        return Some((freed.alloc_stack, Evidence::SizeAndOrder));
+                        return Some((BlockIdx(target), Evidence::SizeAndOrder));
                     }
-                    first.get_or_insert(freed.alloc_stack);
+                    first.get_or_insert(BlockIdx(target));
                 }
                 _ => {}
             }
         }
-        first.map(|stack| (stack, Evidence::Order))
+        first.map(|saved| (saved, Evidence::Order))
     }
+}
+
+/// Whether the innermost Python frame is where PyTorch begins a backward pass: there it makes the
+/// first gradient.
+fn begins_backward(stacks: &Stacks, stack: StackIdx) -> bool {
+    let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    let innermost = frames.into_iter().find(|&f| site::is_python(stacks, f));
+    innermost.is_some_and(|frame| {
+        let file = code::slashed(stacks.str(frame.filename));
+        file.ends_with("torch/autograd/__init__.py")
+    })
+}
+
+/// The operation of a node, in small letters and without `_`: `nllloss` for `NllLossBackward0`.
+fn operation_of(node: &str) -> String {
+    let name = node.split("Backward").next().unwrap_or(node);
+    let letters = name.chars().filter(|&c| c != '_');
+    letters.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Whether C++ frames of a stack call this operation, or a part of it: `at::_ops::nll_loss_forward`
+/// is a call of `nllloss`, `at::_ops::add` is none of `addmm`.
+fn calls(stacks: &Stacks, stack: StackIdx, operation: &str) -> bool {
+    const CALLED: &str = "at::_ops::";
+    let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    frames.into_iter().any(|frame| {
+        let (_, called) = match stacks.str(frame.name).split_once(CALLED) {
+            Some(found) => found,
+            None => return false,
+        };
+        let name = called.split("::").next().unwrap_or(called);
+        let mut begun = String::new();
+        name.split('_').any(|word| {
+            begun.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+            begun == operation
+        })
+    })
 }
 
 /// Frames of a forward call that the recorder kept have a name and nothing else.
@@ -257,11 +366,11 @@ mod tests {
             let found = of_block(&trace.devices[0], &trace.stacks, block);
             found.map(|f| (f.stack, f.evidence))
         };
-        assert_eq!(
-            found(gradient),
-            Some((gelu.alloc_stack, Evidence::SizeAndOrder))
-        );
-        assert_eq!(found(other), Some((norm.alloc_stack, Evidence::Order)));
+        // Nothing was made after it in the forward pass.
+        let of_gelu = |evidence| Some((gelu.alloc_stack, evidence));
+        assert_eq!(found(gradient), of_gelu(Evidence::SizeAndOrder));
+        // What norm made is what gelu saved.
+        assert_eq!(found(other), of_gelu(Evidence::Order));
         assert_eq!(found(last), None, "nothing is given back after it");
         assert_eq!(found(saved_gelu), None, "it has a stack of its own");
     }
@@ -279,6 +388,97 @@ mod tests {
         assert_eq!(found(native).node.as_deref(), Some("MmBackward0"));
         assert_eq!(found(native).evidence, Evidence::Node);
         assert_eq!(found(forward).evidence, Evidence::ForwardFrames);
+    }
+
+    /// A stack of Python with a C++ frame below it.
+    fn call(b: &mut TraceBuilder, operation: &str, line: u32) -> StackIdx {
+        let native = format!("at::_ops::{operation}::call(at::Tensor const&)");
+        b.deep_stack(&[(&native, "??", 0), ("forward", "net.py", line)])
+    }
+
+    #[test]
+    fn a_node_belongs_to_the_call_of_its_own_operation() {
+        let check = |node: &str, calls: &[&str], saved: usize, expected: Option<u32>| {
+            let mut b = TraceBuilder::default();
+            let lines = 1..=calls.len() as u32;
+            let stacks: Vec<StackIdx> = calls
+                .iter()
+                .zip(lines)
+                .map(|(operation, line)| call(&mut b, operation, line))
+                .collect();
+            let of = |stack, bytes| BlockKind {
+                alloc_stack: stack,
+                ..block_of(Bytes(bytes))
+            };
+            let made: Vec<BlockIdx> = stacks.iter().map(|&s| b.alloc(of(s, 512))).collect();
+            let name =
+                format!("torch::autograd::generated::{node}::apply(std::vector<at::Tensor>)");
+            let native = kind(&mut b, &name, "??", 0, 1024);
+            let gradient = b.alloc(native);
+            b.free_requested(made[saved]);
+            b.free_completed(made[saved]);
+            let trace = b.finish();
+            let found = of_block(&trace.devices[0], &trace.stacks, gradient).unwrap();
+            assert_eq!(found.node.as_deref(), Some(node));
+            let expected = expected.map_or(StackIdx::NONE, |line| stacks[line as usize - 1]);
+            assert_eq!(found.stack, expected, "{node}: {calls:?}");
+        };
+        // A product saves its input, which a norm made.
+        check(
+            "AddmmBackward0",
+            &["native_layer_norm", "addmm"],
+            0,
+            Some(2),
+        );
+        check("MmBackward0", &["mm", "mm"], 0, Some(2));
+        // An operation that saves what it made.
+        check(
+            "NativeLayerNormBackward0",
+            &["native_layer_norm", "addmm"],
+            0,
+            Some(1),
+        );
+        check(
+            "MaxPool2DWithIndicesBackward0",
+            &["max_pool2d_with_indices"],
+            0,
+            Some(1),
+        );
+        check(
+            "NllLossBackward0",
+            &["_log_softmax", "nll_loss_forward"],
+            0,
+            Some(2),
+        );
+        check("ReluBackward0", &["add", "relu_"], 0, Some(2));
+        // `add` is no call of `addmm`, nor the other way round.
+        check("AddmmBackward0", &["native_layer_norm", "add"], 0, None);
+        check("AddBackward0", &["native_layer_norm", "addmm"], 0, None);
+        check(
+            "EmbeddingBackward0",
+            &["native_layer_norm", "gelu", "mm"],
+            0,
+            None,
+        );
+    }
+
+    #[test]
+    fn the_first_gradient_is_no_operation_of_a_forward_pass() {
+        let mut b = TraceBuilder::default();
+        let loss = kind(&mut b, "loss", "net.py", 3, 512);
+        let loss = b.alloc(loss);
+        let file = "/v/site-packages/torch/autograd/__init__.py";
+        let first = kind(&mut b, "_make_grads", file, 231, 512);
+        let first = b.alloc(first);
+        let gradient = b.alloc(block_of(Bytes(512)));
+        for block in [first, loss] {
+            b.free_requested(block);
+            b.free_completed(block);
+        }
+        let trace = b.finish();
+        let found = of_block(&trace.devices[0], &trace.stacks, gradient).unwrap();
+        let of_loss = trace.devices[0].blocks.kind(loss).alloc_stack;
+        assert_eq!(found.stack, of_loss);
     }
 
     /// The same, word by word.

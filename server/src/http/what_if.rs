@@ -19,7 +19,7 @@ use trace::device::DeviceIdx;
 use trace::watch::Watch;
 
 /// Version of the answers; part of their entity tags.
-const VERSION: u32 = 20;
+const VERSION: u32 = 21;
 
 /// A question, and the run that it is about.
 struct Subject {

@@ -82,17 +82,27 @@ const NEVER: u32 = u32::MAX;
 impl TraceBuilder {
     /// A stack of one frame.
     pub fn stack(&mut self, name: &str, filename: &str, line: u32) -> StackIdx {
-        let text = format!("{name} {filename}:{line}");
+        self.deep_stack(&[(name, filename, line)])
+    }
+
+    /// A stack of frames (function, file, line), the innermost first. Equal ones are one stack.
+    pub fn deep_stack(&mut self, frames: &[(&str, &str, u32)]) -> StackIdx {
+        let text = format!("{frames:?}");
         if let Some(&known) = self.stack_by_text.get(&text) {
             return known;
         }
-        let frame = Frame {
-            name: self.stacks.strings.push(name),
-            filename: self.stacks.strings.push(filename),
-            line,
-        };
-        let frame = self.stacks.push_frame(frame);
-        let stack = self.stacks.push_stack(&[frame]);
+        let frames: Vec<_> = frames
+            .iter()
+            .map(|&(name, filename, line)| {
+                let frame = Frame {
+                    name: self.stacks.strings.push(name),
+                    filename: self.stacks.strings.push(filename),
+                    line,
+                };
+                self.stacks.push_frame(frame)
+            })
+            .collect();
+        let stack = self.stacks.push_stack(&frames);
         self.stack_by_text.insert(text, stack);
         stack
     }
