@@ -10,7 +10,7 @@ use trace::site::SiteKey;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// The largest number of groups in an answer; the others are only counted.
 pub const MAX_GROUPS: usize = 500;
@@ -246,7 +246,8 @@ fn is_pool(text: &str) -> bool {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 pub struct AllocationFilter {
-    /// Part of a function's or a file's name, in any frame, in any case.
+    /// Of any frame, part of the function or the path, `file:line`, or `function file:line`; or
+    /// part of what the stack is called. In any case.
     #[serde(default)]
     pub q: String,
     /// The call shape, as in leak groups.

@@ -11,13 +11,12 @@ pub fn new_steps(rows: &[AllocationRow]) -> Vec<bool> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use trace::units::Bytes;
 
-    #[test]
-    fn a_step_is_named_where_it_begins() {
-        let row = |step: Option<&str>| AllocationRow {
+    pub fn row(step: Option<&str>) -> AllocationRow {
+        AllocationRow {
             block: 0,
             size: Bytes(1),
             requested: Bytes(1),
@@ -29,7 +28,11 @@ mod tests {
             stream: 0,
             label: String::new(),
             forward: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_step_is_named_where_it_begins() {
         let rows = [None, None, Some("a"), Some("a"), Some("b")].map(row);
         assert_eq!(new_steps(&rows), [true, false, true, false, true]);
         assert!(new_steps(&[]).is_empty());

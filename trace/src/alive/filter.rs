@@ -5,7 +5,8 @@ use super::{Cell, Dimension, Grouping, Subject, Tally};
 use crate::categories::Named;
 use crate::site::{Keys, SiteKey};
 use crate::span::Span;
-use crate::stacks::{FxHashMap, StackIdx};
+use crate::stacks::{FrameIdx, FxHashMap, StackIdx, Stacks};
+use crate::tiles::{FROM_BEFORE, stack_label};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use crate::units::{Bytes, EventIdx};
 use std::convert::Infallible;
@@ -22,7 +23,8 @@ pub enum Place {
 /// What to look for; the default finds everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Part of a function's or a file's name, in any frame, in any case.
+    /// Part of a function's name or of a path, `file:line` or `function file:line` of any frame, or
+    /// part of the name of a stack, in any case.
     pub text: String,
     /// The call shape.
     pub site: Option<SiteKey>,
@@ -194,6 +196,8 @@ struct Search<'a> {
     subject: Subject<'a>,
     /// Per kind, whether its blocks can match.
     wanted: Vec<bool>,
+    /// The same for blocks from before the recording: without a stack, they have another name.
+    wanted_before: Vec<bool>,
     /// The range of blocks that can match.
     range: std::ops::Range<u32>,
     ends: Vec<u32>,
@@ -215,9 +219,11 @@ impl<'a> Search<'a> {
         if let Some(asked) = filter.alive_at.filter(|asked| *asked > last) {
             return Err(BadFilter::AfterTheEnd { asked, last });
         }
+        let (wanted, wanted_before) = wanted_kinds(subject, filter);
         Ok(Search {
             subject,
-            wanted: wanted_kinds(subject, filter),
+            wanted,
+            wanted_before,
             range: range(device, filter),
             ends: device.steps.iter().map(|s| s.events.end().0).collect(),
             min_age: filter.min_age.unwrap_or(0) as usize,
@@ -248,7 +254,7 @@ impl<'a> Search<'a> {
         if any_age && self.alive_at.is_none() {
             let range = self.range.start as usize..self.range.end as usize;
             for (kind, block) in blocks.kind[range].iter().zip(self.range.clone()) {
-                if self.wanted[kind.index()] {
+                if self.is_wanted(block, *kind) {
                     found(BlockIdx(block));
                 }
             }
@@ -257,7 +263,7 @@ impl<'a> Search<'a> {
         let mut period = 0;
         let mut check = |block: BlockIdx| {
             let at = block.index();
-            if !self.wanted[blocks.kind[at].index()] || !self.range.contains(&block.0) {
+            if !self.is_wanted(block.0, blocks.kind[at]) || !self.range.contains(&block.0) {
                 return;
             }
             if block.0 >= blocks.n_preexisting {
@@ -278,6 +284,14 @@ impl<'a> Search<'a> {
             }
             None => self.range.clone().for_each(|block| check(BlockIdx(block))),
         }
+    }
+
+    fn is_wanted(&self, block: u32, kind: KindIdx) -> bool {
+        let wanted = match block < self.subject.device.blocks.n_preexisting {
+            true => &self.wanted_before,
+            false => &self.wanted,
+        };
+        wanted[kind.index()]
     }
 
     /// Whether a block that was allocated in a period has outlived enough ends of steps, and not
@@ -345,14 +359,10 @@ fn range(device: &DeviceTrace, filter: &Filter) -> std::ops::Range<u32> {
     device.blocks.allocated_in(Span::new(start, end))
 }
 
-fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
-    let text = filter.text.trim().to_lowercase();
-    let mut stacks: FxHashMap<StackIdx, bool> = FxHashMap::default();
-    let mut place = |kind: &BlockKind| {
-        *stacks
-            .entry(kind.alloc_stack)
-            .or_insert_with(|| is_named(subject, kind.alloc_stack, &text))
-    };
+/// Per kind, whether its blocks can match: those of the recording, and those from before it.
+fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> (Vec<bool>, Vec<bool>) {
+    let lower = filter.text.to_lowercase();
+    let mut named = Wanted::new(&lower).map(|wanted| Names::new(subject.stacks, wanted));
     let kinds = subject.device.blocks.kinds.iter();
     let mut keys = Keys::new(subject.stacks);
     kinds
@@ -369,15 +379,121 @@ fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
                 let site = filter.site;
                 site.is_none_or(|site| site.covers(keys.of(kind)))
             };
-            size && pool && stream && stack && (text.is_empty() || place(kind)) && site()
+            if !(size && pool && stream && stack && site()) {
+                return (false, false);
+            }
+            named.as_mut().map_or((true, true), |named| named.has(kind))
         })
-        .collect()
+        .unzip()
 }
 
-/// Whether any frame of a stack has the text in its function's or file's name.
-fn is_named(subject: Subject<'_>, stack: StackIdx, text: &str) -> bool {
-    let stacks = subject.stacks;
-    let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
-    let mut names = frames.flat_map(|f| [f.name, f.filename]);
-    names.any(|name| stacks.str(name).to_lowercase().contains(text))
+/// Tells which stacks have a name that is looked for. Each stack and each frame is looked at once:
+/// a few hundred thousand blocks may share a stack, and as many stacks a frame.
+struct Names<'a> {
+    stacks: &'a Stacks,
+    wanted: Wanted,
+    frames: Vec<Option<bool>>,
+    known: FxHashMap<StackIdx, bool>,
+    /// Whether blocks are looked for that have no stack because they are from before the recording.
+    before: bool,
+}
+
+impl<'a> Names<'a> {
+    fn new(stacks: &'a Stacks, wanted: Wanted) -> Names<'a> {
+        Names {
+            stacks,
+            before: wanted.is_label(FROM_BEFORE),
+            wanted,
+            frames: vec![None; stacks.n_frames()],
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Whether blocks of a kind are looked for: those of the recording, and those from before it.
+    fn has(&mut self, kind: &BlockKind) -> (bool, bool) {
+        let has = self.has_stack(kind.alloc_stack);
+        match kind.alloc_stack {
+            StackIdx::NONE => (has, self.before),
+            _ => (has, has),
+        }
+    }
+
+    fn has_stack(&mut self, stack: StackIdx) -> bool {
+        if let Some(&known) = self.known.get(&stack) {
+            return known;
+        }
+        let stacks = self.stacks;
+        let has = stacks.frames(stack).iter().any(|&at| self.has_frame(at))
+            || self
+                .wanted
+                .is_label(&stack_label(stacks, stack).to_lowercase());
+        self.known.insert(stack, has);
+        has
+    }
+
+    fn has_frame(&mut self, at: FrameIdx) -> bool {
+        let (stacks, wanted) = (self.stacks, &self.wanted);
+        *self.frames[at.index()].get_or_insert_with(|| {
+            let frame = stacks.frame(at);
+            let lower = |text| stacks.str(text).to_lowercase();
+            wanted.is_frame(&lower(frame.name), &lower(frame.filename), frame.line)
+        })
+    }
+}
+
+/// A text that a person looks for. It and all that it is compared with is in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted(String);
+
+impl Wanted {
+    /// From a text in lower case; `None` if nothing is looked for.
+    pub fn new(lower: &str) -> Option<Wanted> {
+        let text = lower.trim();
+        // Rows say so who called them: it is no part of a name.
+        let called = ["from ", "in "].into_iter();
+        let text = called.fold(text, |text, word| text.strip_prefix(word).unwrap_or(text));
+        let text = text.trim_start();
+        (!text.is_empty()).then(|| Wanted(text.to_owned()))
+    }
+
+    /// Whether the text is a part of a name that is drawn.
+    pub fn is_label(&self, label: &str) -> bool {
+        match has_line(&self.0) {
+            true => label.ends_with(&self.0),
+            false => label.contains(&self.0),
+        }
+    }
+
+    /// Whether a frame is looked for: by part of its function's name or of its path, by
+    /// `file:line`, or by `function file:line`, as it is drawn or as `function (file:line)`.
+    pub fn is_frame(&self, name: &str, file: &str, line: u32) -> bool {
+        let place = match line {
+            0 => file.to_owned(),
+            line => format!("{file}:{line}"),
+        };
+        let text = &*self.0;
+        let is_both = |at: usize| {
+            let file = text[at..].trim().trim_matches(['(', ')']);
+            name.ends_with(&text[..at]) && is_end_of_path(file, &place)
+        };
+        name.contains(text)
+            || file.contains(text)
+            || self.is_label(&place)
+            || text.match_indices(' ').any(|(at, _)| is_both(at))
+    }
+}
+
+/// Whether a text ends with a line. That is the whole number: `:3` does not find line 32.
+fn has_line(text: &str) -> bool {
+    let line = text.rsplit_once(':').map_or("", |(_, line)| line);
+    !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a path, which may have a line, has these last parts, of which the end may be missing.
+fn is_end_of_path(parts: &str, place: &str) -> bool {
+    let bytes = place.as_bytes();
+    let begins = |at: usize| at == 0 || matches!(bytes[at - 1], b'/' | b'\\');
+    let ends = |at: usize| !has_line(parts) || at + parts.len() == place.len();
+    let mut found = place.match_indices(parts);
+    found.any(|(at, _)| begins(at) && ends(at))
 }

@@ -17,7 +17,7 @@ mod tree;
 
 pub use crate::tally::Tally;
 pub use cells::{Cell, alive, came, passed, went};
-pub use filter::{BadFilter, Filter, Order, Page, Place, age, select};
+pub use filter::{BadFilter, Filter, Order, Page, Place, Wanted, age, select};
 pub use grouping::{Dimension, Grouping, Label, UnknownDimension};
 pub use growth::{Band, Growth, MAX_MOMENTS, growth, moments};
 pub use tree::{MAX_NODES, Node, Tree};

@@ -3,7 +3,9 @@
 use super::*;
 use crate::categories::Categories;
 use crate::span::Span;
+use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, arbitrary, block_of, trace, training_run};
+use crate::tiles::{block_label, frame_label};
 use crate::trace::{BlockIdx, BlockKind, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
@@ -172,10 +174,11 @@ fn check_filter(subject: Subject<'_>, filter: &Filter) {
         let block = BlockIdx(b as u32);
         let kind = device.blocks.kind(block);
         let frames = stacks.frames(kind.alloc_stack).iter();
-        let frames = frames.map(|&f| stacks.frame(f));
-        let named = |f: crate::stacks::Frame| {
-            stacks.str(f.name).contains(&filter.text)
-                || stacks.str(f.filename).contains(&filter.text)
+        let frames = frames.map(|&f| frame_label(stacks, stacks.frame(f)));
+        let mut named = frames.chain([block_label(device, stacks, block)]);
+        let is_named = |name: String| match filter.text.contains(':') {
+            true => name.ends_with(&filter.text),
+            false => name.contains(&filter.text),
         };
         let born = filter.born.is_none_or(|(first, last)| {
             b >= device.blocks.n_preexisting as usize
@@ -184,7 +187,7 @@ fn check_filter(subject: Subject<'_>, filter: &Filter) {
                         && step.events.contains(EventIdx(device.blocks.alloc[b]))
                 })
         });
-        (filter.text.is_empty() || frames.into_iter().any(named))
+        named.any(is_named)
             && filter.min_size.is_none_or(|min| kind.size >= min)
             && filter.max_size.is_none_or(|max| kind.size <= max)
             && filter.min_age.is_none_or(|min| age(device, block) >= min)
@@ -237,7 +240,9 @@ proptest! {
     #[test]
     fn filters_agree_with_a_scan(
         trace in arbitrary::traces(400), steps in 1..9_u32,
-        text in prop::sample::select(vec!["", "f1", "file3", "nowhere"]),
+        text in prop::sample::select(vec![
+            "", "f1", "file3", "nowhere", "file1.py:1", "f3 file3.py:3", "stack", "before the",
+        ]),
         sizes in prop::option::of((0..4_000_u64, 0..900_000_000_u64)),
         min_age in prop::option::of(0..4_u32), max_age in prop::option::of(0..4_u32),
         stream in prop::option::of(prop::sample::select(vec![0_u64, 0x5000])),
@@ -288,6 +293,73 @@ fn an_event_after_the_end_is_refused_with_the_last_one() {
     };
     let found = select(asked.subject(), &filter, Order::Oldest, 0, 9).unwrap();
     assert_eq!(found.total.count, 0);
+}
+
+#[test]
+fn a_search_finds_what_a_label_says() {
+    let mut b = TraceBuilder::default();
+    let mut frame = |name: &str, filename: &str, line| {
+        let (name, filename) = (b.stacks.strings.push(name), b.stacks.strings.push(filename));
+        b.stacks.push_frame(Frame {
+            name,
+            filename,
+            line,
+        })
+    };
+    let linear = frame("forward", "/env/torch/nn/linear.py", 134);
+    let [line_3, line_32] = [3, 32].map(|line| frame("Net.forward", "/srv/train/gen5.py", line));
+    let mm = frame("at::_ops::mm::call(at::Tensor const&)", "??", 0);
+    let node = frame("torch::autograd::generated::MmBackward0::apply()", "??", 0);
+    let windows = frame("save", "C:\\code\\hooks.py", 34);
+    let stacks: [&[FrameIdx]; 4] = [
+        &[linear, line_3],
+        &[linear, line_32],
+        &[mm, node],
+        &[windows],
+    ];
+    let stacks = stacks.map(|frames| b.stacks.push_stack(frames));
+    let kind = |alloc_stack| BlockKind {
+        alloc_stack,
+        ..block_of(Bytes(512))
+    };
+    b.preexisting(kind(StackIdx::NONE));
+    b.alloc(kind(StackIdx::NONE));
+    for stack in stacks {
+        b.alloc(kind(stack));
+    }
+    let asked = Asked::of(b.finish());
+    // Blocks: from before, without a stack, from lines 3 and 32, of the backward pass, on Windows.
+    let check = |text: &str, expected: &[u32]| {
+        for alive_at in [None, Some(asked.last())] {
+            let filter = Filter {
+                text: text.to_owned(),
+                alive_at,
+                ..Filter::default()
+            };
+            let found = select(asked.subject(), &filter, Order::Oldest, 0, 9).unwrap();
+            let found: Vec<u32> = found.blocks.iter().map(|block| block.0).collect();
+            assert_eq!(found, expected, "{text:?} {alive_at:?}");
+        }
+    };
+    check(" ", &[0, 1, 2, 3, 4, 5]);
+    check("Forward", &[2, 3]);
+    check("gen5.py", &[2, 3]);
+    check("linear.py:134", &[2, 3]);
+    check("gen5.py:3", &[2]);
+    check("gen5.py:32", &[3]);
+    check("train/gen5.py:32", &[3]);
+    check("/srv/train/GEN5.py:32", &[3]);
+    check("forward gen5.py:32", &[3]);
+    check("from Net.forward gen5.py:32", &[3]);
+    check("Net.forward train/gen5.py", &[2, 3]);
+    check("in Net.forward (gen5.py:32)", &[3]);
+    check("forward en5.py:32", &[]);
+    check("gen5.py:320", &[]);
+    check("save (hooks.py:34)", &[5]);
+    check("save code\\hooks.py:34", &[5]);
+    check("mm in MmBackward0", &[4]);
+    check("allocated before the recording", &[0]);
+    check("no stack recorded", &[1]);
 }
 
 #[test]

@@ -27,6 +27,9 @@ pub fn AllocationList(
     /// Is told what one of the run's steps is called.
     #[prop(optional)]
     step: Option<RwSignal<String>>,
+    /// What to say under a page of them.
+    #[prop(optional)]
+    about: Option<Callback<Vec<AllocationRow>, Option<String>>>,
 ) -> impl IntoView {
     let offset = RwSignal::new(0_u64);
     Effect::new(move |_| {
@@ -55,14 +58,22 @@ pub fn AllocationList(
             Some(page) if page.total.count == 0 => {
                 view! { <p class="muted questions-empty">{nothing}</p> }.into_any()
             }
-            Some(page) => table(asker, page, offset),
+            Some(page) => {
+                let about = about.and_then(|about| about.run(page.items.clone()));
+                table(asker, page, offset, about)
+            }
         }
     };
     let busy = move || answer.with(Answer::is_waiting).to_string();
     view! { <section class="allocations" aria-busy=busy>{content}</section> }
 }
 
-fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
+fn table(
+    asker: Asker,
+    page: AllocationPage,
+    offset: RwSignal<u64>,
+    about: Option<String>,
+) -> AnyView {
     let n = page.items.len() as u64;
     let total = page.total;
     let first = page.offset + 1;
@@ -120,6 +131,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
             </table>
         </div>
         {note}
+        {about.map(|text| view! { <p class="muted">{text}</p> })}
     }
     .into_any()
 }

@@ -1,8 +1,10 @@
 //! What is alive as a treemap or a flame graph: boxes with tooltips, to zoom into.
 
 use super::Asker;
+use crate::timeline::observe;
 use api::alive::{Alive, TreeNode};
 use api::view_state::Chart;
+use leptos::html::Div;
 use leptos::prelude::*;
 use presentation::questions::box_chart::{BranchColours, key, readout, root_of};
 use presentation::questions::boxes::{Placed, Shape};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
-/// Width over height of the frame, the same as in the style sheet.
+/// Width over height of the frame, until it is measured.
 const ASPECT: f64 = 2.4;
 
 /// The chart. A click zooms in, a click on the path above it zooms out; arrow keys move between
@@ -27,6 +29,8 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
             .view
             .update(|state| state.root = (node != 0).then_some(key));
     };
+    let frame = NodeRef::<Div>::new();
+    let aspect = aspect_of(frame);
     let root = move || alive.with_value(|alive| root_of(&alive.tree, chosen.get().1));
     let way = move || {
         let root = root();
@@ -36,7 +40,7 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
     let boxes = move || {
         let root = root();
         let placed = shape.with_value(|shape| match chosen.get().0 {
-            Chart::Treemap => shape.treemap(root, ASPECT),
+            Chart::Treemap => shape.treemap(root, aspect.get()),
             Chart::Flame => shape.flame(root),
         });
         let colours = alive.with_value(|alive| {
@@ -72,6 +76,7 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
         <nav class="box-way" aria-label="Zoomed to"><ol>{way}</ol></nav>
         <div
             class="boxes"
+            node_ref=frame
             data-chart=move || match chosen.get().0 {
                 Chart::Treemap => "treemap",
                 Chart::Flame => "flame",
@@ -85,6 +90,24 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
         </div>
         <p class="growth-readout" aria-live="polite">{words}</p>
     }
+}
+
+/// Width over height of the frame.
+fn aspect_of(frame: NodeRef<Div>) -> RwSignal<f64> {
+    let aspect = RwSignal::new(ASPECT);
+    Effect::new(move |_| {
+        let Some(frame) = frame.get() else {
+            return;
+        };
+        observe::size(&frame, move |width, height| {
+            // Not at every pixel: the boxes are made anew.
+            let measured = (width / height.max(1.0) * 10.0).round() / 10.0;
+            if measured > 0.0 && aspect.get_untracked() != measured {
+                aspect.set(measured);
+            }
+        });
+    });
+    aspect
 }
 
 /// The path from the root to the node that fills the chart; a click zooms out.

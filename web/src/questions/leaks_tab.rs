@@ -13,14 +13,16 @@ use crate::components::focus;
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use ::timeline::lanes::step_name;
-use api::alive::Growth;
+use api::alive::{AllocationRow, Growth};
 use api::frames::ForwardOp;
 use api::leaks::{Leaks, Pattern, Verdict};
 use api::routes;
 use api::runs::DeviceSummary;
 use leptos::prelude::*;
 use presentation::questions::growth_chart::{ended, selected_band};
-use presentation::questions::leaks_tab::{group_growth, growth_by, label_of, of_band, of_group};
+use presentation::questions::leaks_tab::{
+    group_growth, growth_by, label_of, no_part, of_band, of_group,
+};
 use presentation::questions::{markdown, words};
 use std::sync::Arc;
 use trace::alive::Dimension;
@@ -176,6 +178,10 @@ fn Selected(
         });
         Some(format!("{}: {what}", band.unwrap_or(key)))
     };
+    let about = Callback::new(move |rows: Vec<AllocationRow>| {
+        let leaks = leaks.with(Answer::shown)?;
+        no_part(&leaks.groups, &filter.get()?, &rows)
+    });
     let forward = move || group()?.forward.as_ref().map(backward);
     view! {
         <Show when=move || chosen.with(|(site, of)| site.is_some() || of.is_some())>
@@ -190,6 +196,7 @@ fn Selected(
                 asker=asker
                 filter=filter
                 nothing="Nothing of this group is alive at the end of the last step."
+                about=about
             />
         </Show>
     }

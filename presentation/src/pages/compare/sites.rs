@@ -6,6 +6,7 @@ use api::ids::RunId;
 use api::routes;
 use api::view_state::{Selection, ViewState};
 use timeline::order;
+use trace::alive::Wanted;
 use trace::code::file_name;
 use trace::compare::sites::{SiteChange, SiteDelta};
 use trace::device::DeviceIdx;
@@ -13,10 +14,11 @@ use trace::units::Bytes;
 
 /// The rows that a state shows, in its order.
 pub fn arranged(sites: &[SiteDelta], state: &CompareState) -> Vec<SiteDelta> {
-    let wanted = lower(state.search.trim());
+    let wanted = Wanted::new(&lower(&state.search));
+    let is_found = |site: &SiteDelta| wanted.as_ref().is_none_or(|wanted| matches(site, wanted));
     let mut rows: Vec<SiteDelta> = sites
         .iter()
-        .filter(|site| is_in(site.change, state.rows) && matches(site, &wanted))
+        .filter(|site| is_in(site.change, state.rows) && is_found(site))
         .cloned()
         .collect();
     let key = |site: &SiteDelta| match state.order {
@@ -41,12 +43,15 @@ pub fn is_in(change: SiteChange, rows: Rows) -> bool {
     }
 }
 
-fn matches(site: &SiteDelta, wanted: &str) -> bool {
+/// Whether a row's title or one of its frames is looked for.
+fn matches(site: &SiteDelta, wanted: &Wanted) -> bool {
+    let (name, place) = title(site);
     let sides = site.base.iter().chain(&site.new);
     let mut frames = sides.flat_map(|side| &side.frames);
-    wanted.is_empty()
+    wanted.is_label(&lower(&[&*name, " ", &*place].concat()))
         || frames.any(|frame| {
-            lower(&frame.name).contains(wanted) || lower(&frame.filename).contains(wanted)
+            let (name, file) = (lower(&frame.name), lower(&frame.filename));
+            wanted.is_frame(&name, &file, frame.line)
         })
 }
 
@@ -186,11 +191,19 @@ mod tests {
             ..state.clone()
         };
         assert_eq!(names(&searched), ["forward", "backward"]);
-        let by_file = CompareState {
-            search: "b.py".to_owned(),
-            ..state
+        let found = |search: &str| {
+            let state = CompareState {
+                search: search.to_owned(),
+                ..state.clone()
+            };
+            names(&state)
         };
-        assert_eq!(names(&by_file).len(), 3);
+        assert_eq!(found("b.py").len(), 3);
+        assert_eq!(found("a/b.py:1").len(), 3);
+        assert_eq!(found("Keep (b.py:1)"), ["keep"]);
+        assert_eq!(found("keep b.py:1"), ["keep"]);
+        assert_eq!(found("no stack recorded").len(), 3);
+        assert_eq!(found("b.py:11"), [""; 0]);
     }
 
     #[test]
