@@ -49,12 +49,14 @@ impl Growth {
         })
     }
 
-    /// What is told where the error is not: a slope within its own error is no growth.
-    pub fn told(self) -> f64 {
-        match self.slope.abs() <= self.error.unwrap_or(0.0) {
+    /// What is told where the error is not: a slope within its own error is no growth. `None` where
+    /// the error is not known. Then there are two settled ends, and any two differ.
+    pub fn told(self) -> Option<f64> {
+        let error = self.error?;
+        Some(match self.slope.abs() <= error {
             true => 0.0,
             false => self.slope,
-        }
+        })
     }
 
     /// This growth, given that `proven` bytes a step are known to be kept, and how the rest of the
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn growth_that_has_ended_is_none() {
-        let told = |ends: &[u64]| Growth::of(ends).map(Growth::told);
+        let told = |ends: &[u64]| Growth::of(ends).and_then(Growth::told);
         // Workspaces are made in steps 6 to 12, one in each.
         let ends = |n: u64| {
             (0..n)
@@ -315,9 +317,13 @@ mod tests {
     #[test]
     fn few_steps_have_wide_errors_and_one_has_none() {
         assert_eq!(Growth::of(&[7]), None);
-        assert_eq!(Growth::of(&[7, 7, 9]).unwrap().error, None);
+        let growth = Growth::of(&[7, 7, 9]).unwrap();
+        assert_eq!((growth.slope, growth.error), (2.0, None));
+        // The gradients of the last step, which the next one clears, are such a rise.
+        assert_eq!(growth.told(), None);
         let growth = Growth::of(&[7, 7, 9, 8]).unwrap();
         assert!(growth.error.unwrap() > growth.slope.abs());
+        assert_eq!(growth.told(), Some(0.0));
     }
 
     #[test]

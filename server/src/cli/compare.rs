@@ -210,7 +210,7 @@ fn levels(difference: &Difference) -> String {
         growth.unwrap_or_else(|| "–".to_owned())
     };
     let more = match (base.growth, new.growth) {
-        (Some(base), Some(new)) => change_of(growth_by(base, new)),
+        (Some(base), Some(new)) => growth_by(base, new).map_or_else(String::new, change_of),
         _ => String::new(),
     };
     table.row(["growth a step".to_owned(), growth(base), growth(new), more]);

@@ -114,7 +114,8 @@ pub struct Side {
     pub at_peak: Vec<(Named, Bytes)>,
     /// Growth of *allocated* at the ends of steps.
     pub growth: Option<Growth>,
-    /// What is told of this growth, bytes a step: 0 if it is within its error.
+    /// What is told of this growth, bytes a step: 0 if it is within its error, `null` if its error
+    /// is not known.
     #[serde(default)]
     pub growth_told: Option<f64>,
     /// Largest *allocated* over the steps that both runs have.

@@ -6,6 +6,7 @@ use super::leak_places::half_gone;
 use super::rates::{Counted, Rates};
 use super::words::{growth_told, levels, signed, without_history};
 use super::{Change, Difference, LeakChange, LeakPlace, Leaks, below_peak, noise, peak_place};
+use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::units::Bytes;
 use std::cmp::Ordering;
@@ -175,7 +176,9 @@ fn kept(difference: &Difference) -> Option<String> {
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    if [base, new].into_iter().all(super::beginnings::is_flat) {
+    let says_nothing =
+        |growth: Growth| growth.told().is_none() || super::beginnings::is_flat(growth);
+    if [base, new].into_iter().all(says_nothing) {
         return None;
     }
     let [base, new] = [base, new].map(growth_told);

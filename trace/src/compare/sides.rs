@@ -52,7 +52,7 @@ fn side(
         oom: device.oom,
         at_peak: device.at_peak.clone(),
         growth: device.growth,
-        growth_told: device.growth.map(Growth::told),
+        growth_told: device.growth.and_then(Growth::told),
         common_peak,
         wobble: Bytes(wobble(&peaks)),
         leaks: leaks_of([device, other], counterparts, room),

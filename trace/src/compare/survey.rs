@@ -578,7 +578,7 @@ impl<'a> Survey<'a> {
                 at_peak: Bytes(self.asked_at_peak[site]),
                 at_end: Bytes(self.asked[site]),
             },
-            growth: Growth::of(&ends).map_or(0.0, Growth::told),
+            growth: Growth::of(&ends).and_then(Growth::told).unwrap_or(0.0),
             wobble: Bytes(wobble(&column(&self.step_peaks))),
             end_wobble: Bytes(end_wobble(&ends, self.live[site])),
             sizes,

@@ -75,9 +75,10 @@ pub fn common_peaks(difference: &Difference) -> Option<(String, [Bytes; 2])> {
     (!over.is_empty()).then_some((over, peaks))
 }
 
-/// Growth a step as it is told everywhere: 0 within its error, and a sign only if it shrinks.
+/// Growth a step as it is told everywhere: 0 within its error, and a sign only if it shrinks; an en
+/// dash if its error is not known.
 pub fn growth_told(growth: Growth) -> String {
-    rate(growth.told())
+    growth.told().map_or_else(|| "–".to_owned(), rate)
 }
 
 /// The same with its error, where it has one: `5.02 MiB ± 1.00 MiB`.
@@ -89,9 +90,10 @@ pub fn growth_with_error(growth: Growth) -> String {
     }
 }
 
-/// By how much more the new run grows than the baseline, of what is told, bytes a step.
-pub fn growth_by(base: Growth, new: Growth) -> f64 {
-    new.told() - base.told()
+/// By how much more the new run grows than the baseline, of what is told, bytes a step; `None` if
+/// nothing is told of one of them.
+pub fn growth_by(base: Growth, new: Growth) -> Option<f64> {
+    Some(new.told()? - base.told()?)
 }
 
 /// Bytes a step; a small number has no sign.
@@ -124,6 +126,22 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of three steps two are settled: a line through two ends has no error.
+    #[test]
+    fn a_rate_from_two_ends_is_not_told() {
+        let mib = |ends: &[u64]| {
+            let ends: Vec<u64> = ends.iter().map(|&end| Bytes::mib(end).0).collect();
+            Growth::of(&ends).unwrap()
+        };
+        let (two_ends, flat) = (mib(&[318, 317, 404]), mib(&[318, 318, 318, 318]));
+        assert_eq!(growth_told(two_ends), "–");
+        assert_eq!(growth_with_error(two_ends), "–");
+        assert_eq!(growth_told(flat), "0 B");
+        assert_eq!(growth_by(flat, two_ends), None);
+        assert_eq!(growth_by(two_ends, flat), None);
+        assert_eq!(growth_by(flat, mib(&[1, 3, 5, 7])), Some(2_097_152.0));
+    }
 
     #[test]
     fn a_change_has_a_sign_or_is_not_known() {

@@ -174,7 +174,7 @@ pub struct RankRow {
     /// What it holds without a stack when the recording begins: which code made that is not known.
     #[serde(default)]
     pub from_before: Bytes,
-    /// Growth of *allocated* a step, bytes; absent with fewer than two settled steps.
+    /// Growth of *allocated* a step, bytes; absent with fewer than three settled steps.
     pub growth: Option<f64>,
     /// Steps that ran to their end.
     pub steps: u32,
@@ -271,7 +271,9 @@ impl Surveyor {
             settings: profile.settings,
             end: profile.end,
             from_before: profile.from_before,
-            growth: profile.growth.map(|growth| growth.slope),
+            // From two ends nothing is told.
+            growth: (profile.growth.filter(|growth| growth.error.is_some()))
+                .map(|growth| growth.slope),
             steps: profile.whole_steps,
             step_source: profile.step_source,
             wrapped: profile.wrapped,

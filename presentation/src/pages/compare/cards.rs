@@ -50,6 +50,14 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
     first.into_iter().chain(notes).collect()
 }
 
+/// What stands above what the numbers leave out, if so many things went wrong that no memory shows.
+pub const fn left_out(faults: usize) -> &'static str {
+    match faults {
+        0 => "Not all of each run is in its recording",
+        _ => "Memory alone does not tell how these runs went",
+    }
+}
+
 /// What the gate found that is worth a look, the most serious first: why it did not pass, or what
 /// it warns of although it did. What the headline above says in the same words is left out.
 pub fn reasons<'a>(gate: &'a Verdicts, headline: &str) -> Vec<&'a str> {
@@ -110,7 +118,7 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
         facts.push(Fact {
             name: "growth a step",
             value: format!("{} → {}", growth_told(before), growth_told(after)),
-            change: change(growth_by(before, after)),
+            change: growth_by(before, after).map_or_else(String::new, change),
             exact: format!("{}; {}", growth_note(base), growth_note(new)),
         });
     }
@@ -131,20 +139,18 @@ fn slope(slope: f64) -> String {
 }
 
 fn growth_note(side: &Side) -> String {
-    match side.growth {
-        None => "too few steps".to_owned(),
-        Some(growth) => {
-            let error = growth.error.map_or_else(
-                || "no error with so few steps".to_owned(),
-                |error| format!("± {}", Bytes(error as u64)),
-            );
+    let growth = side.growth.and_then(|growth| Some((growth, growth.error?)));
+    growth.map_or_else(
+        || "too few steps".to_owned(),
+        |(growth, error)| {
             format!(
-                "{} {error}, from step {}",
+                "{} ± {}, from step {}",
                 slope(growth.slope),
+                Bytes(error as u64),
                 growth.from_step
             )
-        }
-    }
+        },
+    )
 }
 
 /// A change with its sign, or "same".

@@ -520,7 +520,7 @@ impl Judge<'_> {
             return;
         }
         let (base, new) = (self.difference.base.growth, self.difference.new.growth);
-        let [before, after] = [base, new].map(|g| g.map_or(0.0, Growth::told));
+        let [before, after] = [base, new].map(|g| g.and_then(Growth::told).unwrap_or(0.0));
         let [told_before, told] = [base, new].map(|g| g.map_or_else(String::new, growth_told));
         let more = match told == told_before {
             true => format!("{} more; ", Bytes((after - before).round() as u64)),

@@ -70,6 +70,25 @@ fn runs_whose_ends_part_do_not_agree_in_everything() {
     assert_eq!(outcome(20 << 10, 40 << 10), Outcome::CannotTell);
 }
 
+/// Two of three steps are settled, and a line through two ends has no error: the gradients of the
+/// last step, which the next one clears, are such a rise.
+#[test]
+fn growth_from_two_ends_is_not_told() {
+    let of = |leak: u64| Program {
+        leak,
+        steps: 3,
+        ..Program::default()
+    };
+    let difference = difference(&of(0), &of(40 * MIB));
+    let growth = difference.new.growth.expect("two settled steps");
+    assert!(growth.slope > 30.0 * MIB as f64, "{growth:?}");
+    assert_eq!((growth.error, difference.new.growth_told), (None, None));
+    let headline = &difference.headline;
+    assert!(!headline.contains("growth"), "{headline}");
+    assert!(!difference.sites.is_empty());
+    assert!(difference.sites.iter().all(|site| site.growth == 0.0));
+}
+
 #[test]
 fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
     let leaky = |leak: u64, steps: u32| Program {
