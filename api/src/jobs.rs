@@ -113,6 +113,14 @@ pub struct RunOfJob {
     pub name: String,
     /// The rank.
     pub rank: Rank,
+    /// Older jobs that the same recording is a rank of, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<JobId>,
+}
+
+impl RunOfJob {
+    /// How many older jobs are named.
+    pub const MOST_OLDER: usize = 1024;
 }
 
 /// What the page of a job shows.

@@ -25,7 +25,7 @@ use trace::watch::Watch;
 use tracing::Instrument;
 
 /// Version of stored profiles, combined with that of their input.
-const VERSION: u32 = 10 + 10_000 * Leaks::VERSION;
+const VERSION: u32 = 11 + 10_000 * Leaks::VERSION;
 /// How many surveys are kept in memory; a survey of thousands of ranks has some megabytes.
 const SURVEYS: usize = 8;
 /// Profiles that are in memory at the same time.

@@ -18,7 +18,7 @@ use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
 use api::explain::UnlikeOthers;
 use api::history::MOST_RUNS;
-use api::jobs::{JobDetail, JobNotes};
+use api::jobs::{JobDetail, JobNotes, RunOfJob};
 use api::live::{MOST_POINTS, MOST_RUNS as LIVE_RUNS, MOST_STEPS as REPORTED_STEPS, MOST_WARNINGS};
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::people::Scope;
@@ -232,6 +232,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         "RunDetail",
         &[("quality_notes", FINDINGS), ("settings", MAX_SETTINGS)],
     ),
+    ("RunOfJob", &[("older", RunOfJob::MOST_OLDER)]),
     ("RunSummary", &[("devices", DEVICES), ("quality", FINDINGS)]),
     (
         "SegmentMap",

@@ -2,13 +2,15 @@
 //!
 //! A run stays if it is among the newest of its kind, has the label `pinned`, is opened by a link
 //! that has not ended, stands in a comparison that was recorded for a pull request, or was made by
-//! a bench. All ranks of a job stay or go together.
+//! a bench. All ranks of a job stay or go together; a recording that is a rank of several jobs goes
+//! when all of them do.
 
 use super::{MOST_KINDS, ProjectError, refuse};
 use crate::store::{Reader, Slice, Store, StoreResult, StoredRun, Which};
 use crate::system::clock::now_ms;
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
+use api::jobs::RunOfJob;
 use api::labels::{Label, Labels, NotALabel};
 use api::projects::{Going, JobsAmong, Keep, Plan, WhyKept};
 use api::runs::{RunSource, RunSummary};
@@ -59,8 +61,25 @@ pub struct Candidate {
     name: String,
     file_bytes: Bytes,
     source: RunSource,
-    job: Option<JobId>,
+    /// The jobs that it is a rank of, the newest first.
+    jobs: Vec<JobId>,
     labels: Labels,
+}
+
+impl Candidate {
+    fn going(&self) -> Going {
+        Going {
+            run: self.run.clone(),
+            name: self.name.clone(),
+            file_bytes: self.file_bytes,
+        }
+    }
+}
+
+/// All jobs of a run, the newest first.
+fn jobs_of(place: Option<RunOfJob>) -> Vec<JobId> {
+    let jobs = place.map(|place| std::iter::once(place.job).chain(place.older));
+    jobs.into_iter().flatten().collect()
 }
 
 impl From<RunSummary> for Candidate {
@@ -70,7 +89,7 @@ impl From<RunSummary> for Candidate {
             name: run.name,
             file_bytes: run.file_bytes,
             source: run.source,
-            job: run.job.map(|place| place.job),
+            jobs: jobs_of(run.job),
             labels: run.labels,
         }
     }
@@ -83,7 +102,7 @@ impl From<StoredRun> for Candidate {
             name: run.name,
             file_bytes: run.file_bytes,
             source: run.source,
-            job: run.job.map(|place| place.job),
+            jobs: jobs_of(run.job),
             labels: run.labels,
         }
     }
@@ -125,65 +144,83 @@ impl Holders {
 }
 
 /// Those of the runs that are alone and have all of these labels, and the whole jobs of which a
-/// rank has them.
+/// rank has them; but no rank of another job.
 pub fn chosen(runs: Vec<Candidate>, labels: &[Label]) -> Vec<Candidate> {
     let has = |run: &Candidate, label: &Label| run.labels.get(&label.key) == Some(&label.value);
     let has_all = |run: &Candidate| labels.iter().all(|label| has(run, label));
     let jobs = runs.iter().filter(|run| has_all(run));
-    let jobs: HashSet<JobId> = jobs.filter_map(|run| run.job.clone()).collect();
-    let is_chosen = |run: &Candidate| match &run.job {
-        Some(job) => jobs.contains(job),
-        None => has_all(run),
+    let jobs: HashSet<JobId> = jobs.flat_map(|run| run.jobs.clone()).collect();
+    let is_chosen = |run: &Candidate| match run.jobs.as_slice() {
+        [] => has_all(run),
+        of => of.iter().all(|job| jobs.contains(job)),
     };
     runs.into_iter().filter(is_chosen).collect()
 }
 
-/// What happens to runs, the newest of which come first. A job must be there with all its ranks.
-pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
-    // The ranks of a job are one thing.
-    let mut things: Vec<Vec<&Candidate>> = Vec::new();
-    let mut of_job = HashMap::new();
+/// What stays or goes as one: a run, or the ranks of a job.
+struct Thing<'r> {
+    runs: Vec<&'r Candidate>,
+    is_job: bool,
+}
+
+/// The things, the newest first. A run that is a rank of several jobs is in each of them.
+fn things(runs: &[Candidate]) -> Vec<Thing<'_>> {
+    let mut things: Vec<Thing<'_>> = Vec::new();
+    let mut of_job: HashMap<&JobId, usize> = HashMap::new();
     let mut seen = HashSet::new();
     // A run that arrives meanwhile moves the others to later pages, so some come twice.
     for run in runs.iter().filter(|run| seen.insert(&run.run)) {
-        let at = match &run.job {
-            None => things.len(),
-            Some(job) => *of_job.entry(job).or_insert(things.len()),
-        };
-        match things.get_mut(at) {
-            Some(thing) => thing.push(run),
-            None => things.push(vec![run]),
+        let alone = run.jobs.is_empty().then_some(None);
+        for job in alone.into_iter().chain(run.jobs.iter().map(Some)) {
+            let new = things.len();
+            let at = job.map_or(new, |job| *of_job.entry(job).or_insert(new));
+            if at == new {
+                things.push(Thing {
+                    runs: Vec::new(),
+                    is_job: job.is_some(),
+                });
+            }
+            things[at].runs.push(run);
         }
     }
+    things
+}
+
+/// What happens to runs, the newest of which come first. A job must be there with all its ranks.
+pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
+    let things = things(runs);
     let mut counted: HashMap<Vec<Option<&String>>, u32> = HashMap::new();
-    let mut plan = Plan::default();
-    for thing in things {
-        let kind = keep
-            .per
-            .iter()
-            .map(|key| thing[0].labels.get(key))
-            .collect();
+    let reasons = things.iter().map(|thing| {
+        let labels = &thing.runs[0].labels;
+        let kind = keep.per.iter().map(|key| labels.get(key)).collect();
         let of_kind = counted.entry(kind).or_default();
         *of_kind += 1;
         let is_new = *of_kind <= keep.newest;
-        let held = thing.iter().find_map(|run| holders.hold(run));
-        match held.or(is_new.then_some(WhyKept::Newest)) {
-            Some(reason) => {
-                *plan.kept.entry(reason).or_default() += thing.len();
-                if thing[0].job.is_some() {
-                    plan.kept_jobs.entry(reason).or_default().add(thing.len());
-                }
-            }
-            None => {
-                if thing[0].job.is_some() {
-                    plan.going_jobs.add(thing.len());
-                }
-                plan.runs.extend(thing.into_iter().map(|run| Going {
-                    run: run.run.clone(),
-                    name: run.name.clone(),
-                    file_bytes: run.file_bytes,
-                }));
-            }
+        let held = thing.runs.iter().find_map(|run| holders.hold(run));
+        held.or(is_new.then_some(WhyKept::Newest))
+    });
+    let reasons: Vec<Option<WhyKept>> = reasons.collect();
+    let mut plan = Plan::default();
+    // A rank goes when no job holds it, and counts once.
+    let mut told: HashSet<&RunId> = HashSet::new();
+    let stays = |(_, reason): &(&Thing<'_>, &Option<WhyKept>)| reason.is_some();
+    let (staying, going): (Vec<_>, Vec<_>) = things.iter().zip(&reasons).partition(stays);
+    for (thing, reason) in staying.into_iter().chain(going) {
+        let mut counts = thing.runs.clone();
+        counts.retain(|run| told.insert(&run.run));
+        if counts.is_empty() {
+            continue;
+        }
+        if thing.is_job {
+            let jobs = match reason {
+                Some(reason) => plan.kept_jobs.entry(*reason).or_default(),
+                None => &mut plan.going_jobs,
+            };
+            jobs.add(counts.len());
+        }
+        match reason {
+            Some(reason) => *plan.kept.entry(*reason).or_default() += counts.len(),
+            None => plan.runs.extend(counts.iter().map(|run| run.going())),
         }
     }
     let is_absent = |key: &&String| !runs.iter().any(|run| run.labels.contains_key(*key));
@@ -267,7 +304,7 @@ mod tests {
             name: name.to_owned(),
             source: RunSource::Upload,
             file_bytes: Bytes(10),
-            job: None,
+            jobs: Vec::new(),
             labels: labels.collect::<Labels>(),
         }
     }
@@ -319,7 +356,7 @@ mod tests {
     #[test]
     fn ranks_of_a_job_stay_or_go_together() {
         let rank = |name: &str| Candidate {
-            job: Some("job_a".parse().unwrap()),
+            jobs: vec!["job_a".parse().unwrap()],
             ..run(name, &[])
         };
         let runs = [run("new", &[]), rank("r0"), run("old", &[]), rank("r1")];
@@ -334,9 +371,50 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_of_two_jobs_stays_with_each_of_them() {
+        let rank = |name: &str, jobs: &[&str], labels: &[(&str, &str)]| Candidate {
+            jobs: jobs
+                .iter()
+                .map(|job| format!("job_{job}").parse().unwrap())
+                .collect(),
+            ..run(name, labels)
+        };
+        let runs = vec![
+            rank("new0", &["new"], &[("branch", "x")]),
+            rank("shared", &["new", "old"], &[]),
+            rank("old0", &["old"], &[("pinned", "yes")]),
+            rank("other", &["other"], &[]),
+        ];
+        let none = Holders::default();
+        assert_eq!(gone(&runs, &none, 0, &[]), ["new0", "other"]);
+        let of_x = chosen(runs.clone(), &["branch=x".parse().unwrap()]);
+        assert_eq!(gone(&of_x, &none, 0, &[]), ["new0"]);
+        let keep = Keep {
+            newest: 0,
+            per: Vec::new(),
+        };
+        let plan = plan(&runs, &none, &keep);
+        assert_eq!(going_in_words(&plan), "2 jobs (2 ranks)");
+        let kept = kept_in_words(&plan).map(|(_, runs)| runs);
+        assert_eq!(kept.collect::<Vec<_>>(), ["1 job (2 ranks)"]);
+        // Without the pin, the shared rank goes with both.
+        let unpinned: Vec<Candidate> = runs
+            .into_iter()
+            .map(|run| Candidate {
+                labels: Labels::new(),
+                ..run
+            })
+            .collect();
+        assert_eq!(
+            gone(&unpinned, &none, 0, &[]),
+            ["new0", "shared", "old0", "other"]
+        );
+    }
+
+    #[test]
     fn labels_choose_whole_jobs() {
         let rank = |name: &str, job: &str, labels: &[(&str, &str)]| Candidate {
-            job: Some(format!("job_{job}").parse().unwrap()),
+            jobs: vec![format!("job_{job}").parse().unwrap()],
             ..run(name, labels)
         };
         let main = ("branch", "main");
@@ -366,7 +444,7 @@ mod tests {
     #[test]
     fn a_job_is_told_as_one_thing_with_ranks() {
         let rank = |name: &str, job: &str| Candidate {
-            job: Some(format!("job_{job}").parse().unwrap()),
+            jobs: vec![format!("job_{job}").parse().unwrap()],
             ..run(name, &[])
         };
         let mut runs = vec![run("new", &[]), run("b", &[])];

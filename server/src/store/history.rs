@@ -37,7 +37,8 @@ impl Reader<'_> {
                 None => shown.push(row.get("id")?),
                 Some(job) if jobs.contains(&job) => {}
                 Some(job) => {
-                    shown.extend(self.highest_rank(&job, labelled, &wanted)?);
+                    let rank = self.highest_rank(&job, labelled, &wanted)?;
+                    shown.extend(rank.filter(|rank| !shown.contains(rank)));
                     jobs.insert(job);
                 }
             }
@@ -49,14 +50,15 @@ impl Reader<'_> {
         })
     }
 
-    /// The rank that stands for a job in a history.
+    /// The rank that stands for a job in a history, also if the same recording is a rank of a newer
+    /// job: what is pushed later changes no number of a job.
     fn highest_rank(&self, job: &str, labelled: &str, wanted: &str) -> StoreResult<Option<String>> {
         let pinned = DeviceIdx::PINNED;
         let sql = format!(
             "SELECT id, rank, (SELECT max(peak_bytes) FROM series WHERE series.run = id \
                  AND series = 'allocated' AND device <> {pinned}) AS peak \
              FROM job_ranks JOIN runs ON runs.id = job_ranks.run WHERE job_ranks.job = :job \
-             AND deleted_ms IS NULL AND {labelled} AND {JOB} = :job \
+             AND deleted_ms IS NULL AND {labelled} \
              ORDER BY peak DESC, rank LIMIT 1"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;

@@ -208,7 +208,7 @@ impl Reader<'_> {
     }
 
     /// For runs that meet a condition: the job and rank of each. Of several jobs it is the newest,
-    /// and of several ranks with equal recordings the lowest.
+    /// which names the others, and of several ranks with equal recordings the lowest.
     pub(super) fn jobs_where(
         &self,
         selected: Selected<'_>,
@@ -221,14 +221,27 @@ impl Reader<'_> {
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
-        let mut found = HashMap::new();
+        let mut found: HashMap<String, RunOfJob> = HashMap::new();
         while let Some(row) = rows.next()? {
+            let run: String = row.get("run")?;
+            let job = job_id(row.get("job")?)?;
+            // The newest job comes last.
+            let before = found.remove(&run);
+            let older = match before {
+                Some(before) if before.job == job => before.older,
+                Some(before) => {
+                    let older = std::iter::once(before.job).chain(before.older);
+                    older.take(RunOfJob::MOST_OLDER).collect()
+                }
+                None => Vec::new(),
+            };
             let place = RunOfJob {
-                job: job_id(row.get("job")?)?,
+                job,
                 name: row.get("name")?,
                 rank: Rank(row.get("rank")?),
+                older,
             };
-            found.insert(row.get("run")?, place);
+            found.insert(run, place);
         }
         Ok(found)
     }

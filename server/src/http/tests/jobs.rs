@@ -119,6 +119,18 @@ async fn the_rank_with_the_highest_peak_stands_for_its_job_in_a_history() {
     assert_eq!(shown(1).await, [alone]);
     let history: History = server.get(&routes::history(&[])).await.read();
     assert_eq!((history.runs.len(), history.project), (3, None));
+    // A later job that has the same recording changes nothing of the first.
+    let later = job(&server, "later").await;
+    send(&server, &later, 1, recorded(40, 3)).await;
+    send_again(&server, &later, 0, recorded(1, 9)).await;
+    let now = shown(9).await;
+    assert!(now.contains(&runs[0]) && !now.contains(&runs[1]), "{now:?}");
+    let read: RunSummary = server.get(&routes::run(&runs[0])).await.read();
+    let place = read.job.unwrap();
+    assert_eq!(
+        (place.job, place.older),
+        (later.id, vec![jobs[0].id.clone()])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
