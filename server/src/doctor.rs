@@ -13,12 +13,13 @@ use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::projects;
 use crate::store::{
-    BlobRow, CopyContents, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError,
-    StoreResult, TokenRow, Writer,
+    BlobRow, CopyContents, IdentityRow, MemberRow, Quarantined, Rescued, Salvaged, Store,
+    StoreError, StoreResult, TokenRow, Writer,
 };
 use crate::system::clock::now_ms;
 use crate::system::data_folder::{DATABASE, REBUILDING};
 use crate::system::data_lock::{DataLock, For, Unusable};
+use crate::tensors::{self, TensorTable};
 use api::ids::PersonId;
 use api::people::Person;
 use api::projects::ProjectName;
@@ -294,19 +295,25 @@ impl Repair {
 
     /// Restores what was read from the old database: names, sources, dates, senders, deletions and
     /// labels of runs, ranks and keys of jobs, recorded comparisons, own categories, views, people,
-    /// tokens and links. What an interrupted call has restored already stays. After that, servers
-    /// may start. Returns the numbers of runs and links.
+    /// tokens and links. Carries over what else no stored file tells: benches, tensors, live
+    /// trainings and the audit. What an interrupted call has restored already stays. After that,
+    /// servers may start.
     ///
     /// # Errors
     /// The database's, and when the mark cannot be removed.
-    pub async fn remember(&self, mut salvaged: Salvaged) -> Result<(usize, usize), RebuildError> {
+    pub async fn remember(&self, mut salvaged: Salvaged) -> Result<Kept, RebuildError> {
         let shares = std::mem::take(&mut salvaged.shares);
-        let n_runs = salvaged.runs.len();
+        let read = std::mem::take(&mut salvaged.tables);
+        let old = salvaged.database.clone();
         let rest = self.store.write(move |writer| remember(writer, &salvaged));
         rest.await.map_err(OpenError::from)?;
+        let carry = self
+            .store
+            .write(move |writer| writer.carry_over(&old, are_tensors));
+        let carried = carry.await.map_err(OpenError::from)?;
         let there = self.store.read(|reader| reader.all_shares()).await;
         let there = there.map_err(OpenError::from)?;
-        let mut n_shares = 0;
+        let mut links = 0;
         for share in shares {
             let is_there = there.iter().any(|row| row.share.id == share.share.id);
             // A damaged link is lost: it no longer opens, and can be made again.
@@ -314,15 +321,37 @@ impl Repair {
                 let put_back = self.store.write(move |writer| writer.restore_share(&share));
                 put_back.await.is_ok()
             };
-            n_shares += usize::from(put_back);
+            links += usize::from(put_back);
         }
         remove_if_there(&self.data.join(REBUILDING))?;
-        Ok((n_runs, n_shares))
+        Ok(Kept {
+            links,
+            read,
+            carried,
+        })
     }
+}
+
+/// What the new database has of the damaged one.
+pub struct Kept {
+    /// Links that are there again.
+    pub links: usize,
+    /// The tables that were read, and what became of them.
+    pub read: Vec<Rescued>,
+    /// The tables that were carried over as they are: of what no stored file tells.
+    pub carried: Vec<Rescued>,
+}
+
+/// Whether a packed table of tensors is whole. One of another version is never unpacked.
+fn are_tensors(version: i64, packed: &[u8]) -> bool {
+    version != i64::from(tensors::VERSION) || TensorTable::unpack(packed).is_ok()
 }
 
 /// Restores all but links. Rows that are there already stay: an interrupted rebuild put them there.
 fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
+    // First these: a run that was one before has a name of its own.
+    let mut files = salvaged.file_names.iter();
+    files.try_for_each(|(hash, name)| writer.remember_file_name(hash, name))?;
     let runs = &salvaged.runs;
     runs.iter().try_for_each(|run| writer.remember_run(run))?;
     let ranks = &salvaged.ranks;

@@ -5,13 +5,13 @@ use super::{CliError, whose};
 use crate::config::Config;
 use crate::doctor::{Repair, Report, examine, forget_time};
 use crate::projects;
-use crate::store::Salvaged;
+use crate::store::{Rescued, Salvaged};
 use crate::system::private;
 use api::ids::RunId;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use timeline::format::plural;
+use timeline::format::{doing, plural};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +80,8 @@ struct Rebuilt {
     /// Links that could be read, and how many of them open again.
     links: usize,
     links_kept: usize,
+    /// What became of each table that no stored file can make again.
+    tables: Vec<Rescued>,
     /// Whether nobody's token could be read, though there are people.
     locked_out: bool,
 }
@@ -255,12 +257,23 @@ async fn rebuild(config: &Config, tell: &impl Fn(&str)) -> Result<Repaired, CliE
     let (names, links) = (runs.len(), shares.len());
     let locked_out = !people.is_empty() && tokens.is_empty();
     let kept = repair.remember(salvaged).await;
-    let (_, links_kept) = kept.map_err(|error| failed(&error))?;
+    let kept = kept.map_err(|error| failed(&error))?;
+    let links_kept = kept.links;
     tell(&format!(
         "names and dates of {}, and {links_kept} of {}, were kept",
         plural(names as u64, "run"),
         plural(links as u64, "link")
     ));
+    if let Some(line) = also_kept(&kept.carried) {
+        tell(&line);
+    }
+    let tables = [kept.read, kept.carried].concat();
+    let lost = not_kept(&tables);
+    lost.iter().for_each(|line| tell(line));
+    if !lost.is_empty() {
+        let place = aside.display();
+        tell(&format!("keep {place}, if you may need what was not kept"));
+    }
     if locked_out {
         let data = config.data.display();
         tell(&format!(
@@ -273,9 +286,42 @@ async fn rebuild(config: &Config, tell: &impl Fn(&str)) -> Result<Repaired, CliE
         names,
         links,
         links_kept,
+        tables,
         locked_out,
     });
     Ok(repaired)
+}
+
+/// What was carried over, in words.
+fn also_kept(carried: &[Rescued]) -> Option<String> {
+    let kept = carried.iter().filter(|table| table.kept > 0);
+    let kept: Vec<String> = kept.map(|table| rows(table, table.kept)).collect();
+    (!kept.is_empty()).then(|| format!("also kept: {}", kept.join(", ")))
+}
+
+/// What was not, a line each: rows that were met, and places where nothing could be read.
+fn not_kept(tables: &[Rescued]) -> Vec<String> {
+    let is_lost = |table: &Rescued| table.breaks > 0 && table.kept == 0;
+    if tables.iter().all(is_lost) {
+        return vec!["nothing in it could be read".to_owned()];
+    }
+    let left_out = tables.iter().filter(|table| table.left_out > 0);
+    let left_out: Vec<String> = left_out.map(|table| rows(table, table.left_out)).collect();
+    let torn = tables.iter().filter(|table| table.breaks > 0);
+    let torn: Vec<&str> = torn.map(|table| table.words[1]).collect();
+    let lines = [
+        ("not kept", left_out.join(", ")),
+        ("could not be read, or not all of them", torn.join(", ")),
+    ];
+    let lines = lines.into_iter().filter(|(_, list)| !list.is_empty());
+    lines
+        .map(|(what, list)| format!("{what}: {list}"))
+        .collect()
+}
+
+fn rows(table: &Rescued, n: u64) -> String {
+    let [one, several] = table.words;
+    doing(n, one, several)
 }
 
 fn say(line: &str) {
@@ -285,4 +331,43 @@ fn say(line: &str) {
 
 fn failed(error: &dyn std::error::Error) -> CliError {
     CliError::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_and_what_was_not_is_told() {
+        let of = |words, [kept, left_out, breaks]: [u64; 3]| Rescued {
+            table: "of_a_test",
+            words,
+            kept,
+            left_out,
+            breaks,
+        };
+        let benches = |numbers| of(["bench", "benches"], numbers);
+        let links = |numbers| of(["link", "links"], numbers);
+        let check = |tables: [Rescued; 2], kept: Option<&str>, lost: &[&str]| {
+            assert_eq!(also_kept(&tables).as_deref(), kept);
+            assert_eq!(not_kept(&tables), lost);
+        };
+        check(
+            [benches([1, 0, 0]), links([1200, 0, 0])],
+            Some("also kept: 1 bench, 1,200 links"),
+            &[],
+        );
+        check(
+            [benches([0, 2, 0]), links([3, 1, 1])],
+            Some("also kept: 3 links"),
+            &[
+                "not kept: 2 benches, 1 link",
+                "could not be read, or not all of them: links",
+            ],
+        );
+        let nothing = "nothing in it could be read";
+        check([benches([0, 0, 1]), links([0, 0, 1])], None, &[nothing]);
+        // An older database had neither.
+        check([benches([0, 0, 0]), links([0, 0, 0])], None, &[]);
+    }
 }

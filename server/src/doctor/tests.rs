@@ -4,14 +4,19 @@ use super::*;
 use crate::app::App;
 use crate::ingest::Sender;
 use crate::samples;
-use crate::store::Slice;
+use crate::store::{AliveTensor, BenchEnd, NewBench, NewBenchRow, Reader, Slice};
 use crate::system::data_folder::BLOBS;
 use crate::system::data_lock::Unusable;
+use api::bench::{Bench, BenchResult, BenchStatus, BenchStep, DeviceKind};
 use api::compare::RecordedComparison;
-use api::ids::RunId;
-use api::people::{NewPerson, Role};
+use api::ids::{BenchRowId, LiveId, RunId};
+use api::labels::Labels;
+use api::live::{LiveRun, LiveStep, NewLive};
+use api::people::{AuditEntry, NewPerson, Role};
 use api::runs::RunSource;
+use api::timeline::TensorDetail;
 use tempfile::TempDir;
+use trace::units::{Bytes, DeviceAddr};
 
 const NAME: &str = "a name that a person gave";
 
@@ -31,10 +36,13 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
         runs.push(arrived.run);
     }
     let (kept, lost) = (runs[0].clone(), runs[1].clone());
-    let run = kept.clone();
+    let (run, other) = (kept.clone(), lost.clone());
     let changed = app.store.write(move |writer| {
         writer.rename_run(&run, NAME)?;
-        writer.record_comparison(&recorded(&run), false)
+        writer.record_comparison(&recorded(&run), false)?;
+        let table = TensorTable::default().pack().unwrap();
+        writer.set_tensors(&other, tensors::VERSION, &table, &[])?;
+        measure(writer, &run)
     });
     changed.await.unwrap();
     drop(app);
@@ -54,6 +62,181 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
     }
     std::fs::write(data.join(DATABASE), bytes).unwrap();
     (Config::new(data), kept)
+}
+
+fn row() -> BenchRowId {
+    "row_a".parse().unwrap()
+}
+
+fn live() -> LiveId {
+    "live_a".parse().unwrap()
+}
+
+/// Puts into a database what no stored file tells: a bench whose recording is this run, its
+/// tensors, a live training, and an entry of the audit.
+fn measure(writer: &mut Writer, run: &RunId) -> StoreResult<()> {
+    writer.insert_bench(&NewBench {
+        id: "ben_a".parse().unwrap(),
+        created_ms: 1,
+        device: DeviceKind::Sim,
+        steps: None,
+        capacity: None,
+        recorded_steps: 3,
+        rows: vec![NewBenchRow {
+            id: row(),
+            config: "te-fused-attention-fp8".to_owned(),
+            patches: Vec::new(),
+            steps: 4,
+        }],
+    })?;
+    writer.claim_bench_row(2)?;
+    let result = BenchResult {
+        device: "sim".to_owned(),
+        steps_run: 4,
+        growth_per_step: 1e3,
+        ..BenchResult::default()
+    };
+    let end = BenchEnd::Done {
+        status: BenchStatus::Baseline,
+        result: Box::new(result),
+        base: "v1".to_owned(),
+        run: Some(run.clone()),
+    };
+    let steps = [0, 1, 2, 3].map(|step| BenchStep {
+        step,
+        allocated: Bytes(1 << 20),
+        peak_allocated: Bytes(1 << 21),
+        reserved: Bytes(1 << 22),
+        tracker: 1,
+        bwd_stash: 2,
+        host_pinned: Bytes(3),
+        seconds: 0.5,
+    });
+    writer.finish_bench_row(&row(), &end, &steps, 3)?;
+    let table = TensorTable::default().pack().unwrap();
+    writer.set_tensors(run, tensors::VERSION, &table, &[tensor(0), tensor(1)])?;
+    let training = NewLive {
+        name: "llama".to_owned(),
+        rank: Some(1),
+        ranks: Some(2),
+        job: Some("a job".to_owned()),
+        device: 0,
+        limit: None,
+        labels: Labels::default(),
+    };
+    writer.begin_live(&live(), &training, 4)?;
+    let reports = [1, 2].map(|step| LiveStep {
+        step,
+        at_ms: 5,
+        allocated: Bytes(7),
+        ..LiveStep::default()
+    });
+    writer.add_live_steps(&live(), &reports, 6)?;
+    writer.note(&AuditEntry {
+        id: 0,
+        at_ms: 7,
+        who: "ada".to_owned(),
+        address: "127.0.0.1".to_owned(),
+        action: "share".to_owned(),
+        subject: "shr_a".to_owned(),
+        project: None,
+    })
+}
+
+fn tensor(position: u32) -> AliveTensor {
+    AliveTensor {
+        position,
+        event: Some(position),
+        address: DeviceAddr(512),
+        bytes: Bytes(64),
+        detail: TensorDetail {
+            name: "w".to_owned(),
+            op: String::new(),
+            module: "layers.0".to_owned(),
+            shape: vec![4, 4],
+            dtype: Some("float32".to_owned()),
+            role: "parameter".to_owned(),
+            made_step: None,
+            owner: Some("module".to_owned()),
+        },
+    }
+}
+
+/// What [`measure`] has put into a database.
+#[derive(Debug, PartialEq)]
+struct Measured {
+    bench: Bench,
+    steps: Vec<BenchStep>,
+    alive: Vec<AliveTensor>,
+    table: Option<Vec<u8>>,
+    live: LiveRun,
+    reports: Vec<LiveStep>,
+    audit: Vec<AuditEntry>,
+}
+
+impl Measured {
+    fn of(reader: &Reader, run: &RunId) -> StoreResult<Measured> {
+        Ok(Measured {
+            bench: reader.bench(&"ben_a".parse().unwrap())?,
+            steps: reader.bench_steps(&row())?,
+            alive: reader.alive_tensors(run)?,
+            table: reader.tensor_columns(run, tensors::VERSION)?,
+            live: reader.live(&live())?,
+            reports: reader.live_steps(&live(), 100)?,
+            audit: reader.audit(None, Slice::ALL)?,
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_stored_file_tells_is_carried_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, run) = damaged(&folder).await;
+    // The database before it was damaged.
+    let before = Store::open(&folder.path().join("data").join(DATABASE)).unwrap();
+    let before = before.read_now(|reader| Measured::of(reader, &run));
+    let before = before.unwrap();
+    assert_eq!(before.bench.rows[0].run.as_ref(), Some(&run));
+    assert_eq!((before.steps.len(), before.alive.len()), (4, 2));
+    assert_eq!((before.reports.len(), before.audit.len()), (2, 1));
+    assert!(before.table.is_some());
+
+    let mark = config.data.join(REBUILDING);
+    let (repair, salvaged, aside) = Repair::rebuild(&config).await.unwrap();
+    adopt_all(&repair).await;
+    let mut kept = repair.remember(salvaged).await.unwrap();
+    for _ in 0..2 {
+        let of_table = |(name, n, lost): (&str, u64, u64)| {
+            let found = kept.read.iter().chain(&kept.carried);
+            let found = found.filter(|table| table.table == name);
+            let found: Vec<_> = found
+                .map(|one| (one.kept, one.left_out, one.breaks))
+                .collect();
+            assert_eq!(found, [(n, lost, 0)], "{name}");
+        };
+        let tables = [
+            // The name of the other run is lost, and so are its tensors.
+            ("runs", 1, 1),
+            ("tensor_columns", 1, 1),
+            ("tensors", 2, 0),
+            ("benches", 1, 0),
+            ("bench_rows", 1, 0),
+            ("bench_steps", 4, 0),
+            ("live", 1, 0),
+            ("live_steps", 2, 0),
+            ("audit", 1, 0),
+        ];
+        tables.into_iter().for_each(of_table);
+        // Once more, as if the power had failed before the mark was removed.
+        let name = aside.file_name().unwrap().to_str().unwrap();
+        std::fs::write(&mark, name).unwrap();
+        kept = repair.remember(Salvaged::of(&aside)).await.unwrap();
+        assert!(!mark.exists());
+    }
+    drop(repair);
+    let app = App::open(config).await.unwrap();
+    let after = app.store.read(move |reader| Measured::of(reader, &run));
+    assert_eq!(after.await.unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,15 @@
 //! Reads from a damaged database what cannot be derived from the blobs again.
 //!
 //! That is: names, sources, dates, senders, deletions and labels of runs, jobs with their ranks and
-//! keys, recorded comparisons, people with their tokens, projects with their members, and links.
-//! What cannot be read is left out: such a run gets the name of its blob, and such a link no longer
-//! opens.
+//! keys, recorded comparisons, people with their tokens, projects with their members, links, and
+//! names of files in quarantine. These are read here. Benches, tensors, live trainings and the
+//! audit are carried over as they are (`carry`). What cannot be read is left out: such a run gets
+//! the name of its blob, and such a link no longer opens. Each table is counted ([`Rescued`]).
+
+mod carry;
+mod scan;
+#[cfg(test)]
+mod tests;
 
 use super::jobs::RankOfJob;
 use super::rows::{source_name, source_of};
@@ -18,10 +24,65 @@ use api::labels::Label;
 use api::people::{Person, Role};
 use api::runs::RunSource;
 use api::views::View;
-use rusqlite::params;
-use std::path::Path;
+use rusqlite::{Connection, params};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use trace::ranks::Rank;
+
+/// The tables that are read into [`Salvaged`], each with the words for one row and for several.
+const READ: [(&str, [&str; 2]); 17] = [
+    ("runs", ["name of a run", "names of runs"]),
+    ("labels", ["label", "labels"]),
+    ("jobs", ["job", "jobs"]),
+    ("job_ranks", ["rank of a job", "ranks of jobs"]),
+    (
+        "comparisons",
+        ["recorded comparison", "recorded comparisons"],
+    ),
+    (
+        "comparison_runs",
+        ["run of a comparison", "runs of comparisons"],
+    ),
+    (
+        "own_categories",
+        ["list of own categories", "lists of own categories"],
+    ),
+    ("views", ["saved view", "saved views"]),
+    ("people", ["person", "people"]),
+    ("tokens", ["token", "tokens"]),
+    (
+        "identities",
+        ["identity at a provider", "identities at providers"],
+    ),
+    ("shares", ["link", "links"]),
+    ("share_runs", ["run of a link", "runs of links"]),
+    ("projects", ["project", "projects"]),
+    (
+        "project_members",
+        ["member of a project", "members of projects"],
+    ),
+    ("quarantine", ["name of a file", "names of files"]),
+    ("database", ["latest time seen", "latest times seen"]),
+];
+
+/// What became of a table of the damaged database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rescued {
+    /// Its name.
+    pub table: &'static str,
+    /// What one row is, and several.
+    #[serde(skip)]
+    pub words: [&'static str; 2],
+    /// Rows that were kept: those that could be read and understood.
+    pub kept: u64,
+    /// Rows that were met and not kept: they hold what this program never writes, or belong to
+    /// something that could not be kept.
+    pub left_out: u64,
+    /// Places where it could not be read. Nobody knows how many rows were there.
+    pub breaks: u64,
+}
 
 /// Facts about a run that are not in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +129,8 @@ pub struct Salvaged {
     pub senders: Vec<(RunId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
-    /// Comparisons that were recorded: their runs stay when old ones are deleted.
+    /// Comparisons that were recorded: the runs of those of a pull request stay when old ones are
+    /// deleted.
     pub comparisons: Vec<RecordedComparison>,
     /// The rules for the team's own categories.
     pub own_categories: String,
@@ -88,21 +150,32 @@ pub struct Salvaged {
     pub members: Vec<MemberRow>,
     /// The latest time seen.
     pub latest_ms: i64,
+    /// Files in quarantine by their hash, each with the name that it came with.
+    pub file_names: Vec<(String, String)>,
+    /// What became of the tables that all this was read from.
+    pub tables: Vec<Rescued>,
+    /// The damaged database, of which other tables are carried over ([`Writer::carry_over`]).
+    pub database: PathBuf,
 }
 
 impl Salvaged {
     /// Reads what can be read of the database at `path`.
     pub fn of(path: &Path) -> Salvaged {
-        let connection = schema::connect(path, Opening::ReadOnly)
-            .or_else(|_| schema::connect(path, Opening::Immutable));
-        let Ok(connection) = connection else {
-            let people = unread_people(path);
-            return Salvaged {
-                people,
-                ..Salvaged::default()
-            };
+        let connection = opened(path);
+        let mut salvaged = match &connection {
+            Some(connection) => Salvaged::read(&Reader { tx: connection }),
+            None => Salvaged::default(),
         };
-        let reader = Reader { tx: &connection };
+        salvaged.tables = salvaged.rescued(connection.as_ref());
+        salvaged.database = path.to_owned();
+        let knows_people = |tx| Reader { tx }.people().is_ok();
+        if !connection.as_ref().is_some_and(knows_people) {
+            salvaged.people = unread_people(path);
+        }
+        salvaged
+    }
+
+    fn read(reader: &Reader<'_>) -> Salvaged {
         Salvaged {
             runs: reader.remembered(),
             ranks: reader.remembered_ranks().unwrap_or_default(),
@@ -113,15 +186,70 @@ impl Salvaged {
             comparisons: reader.readable_comparisons().unwrap_or_default(),
             own_categories: reader.own_categories().unwrap_or_default(),
             views: reader.views().unwrap_or_default(),
-            people: reader.people().unwrap_or_else(|_| unread_people(path)),
+            people: reader.people().unwrap_or_default(),
             tokens: reader.tokens().unwrap_or_default(),
             identities: reader.identities().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             projects: reader.projects().unwrap_or_default(),
             members: reader.members().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
+            file_names: reader.remembered_file_names().unwrap_or_default(),
+            ..Salvaged::default()
         }
     }
+
+    /// Compares what was read of each table with the rows that it has.
+    fn rescued(&self, connection: Option<&Connection>) -> Vec<Rescued> {
+        let read = |table: &str| {
+            Some(match table {
+                "runs" => self.runs.len(),
+                "labels" => self.labels.len(),
+                "jobs" => self
+                    .ranks
+                    .iter()
+                    .map(|rank| &rank.job)
+                    .collect::<BTreeSet<_>>()
+                    .len(),
+                "job_ranks" => self.ranks.len(),
+                "comparisons" => self.comparisons.len(),
+                "comparison_runs" => self.comparisons.iter().map(|one| one.runs.len()).sum(),
+                "views" => self.views.len(),
+                "people" => self.people.len(),
+                "tokens" => self.tokens.len(),
+                "identities" => self.identities.len(),
+                "shares" => self.shares.len(),
+                "share_runs" => self
+                    .shares
+                    .iter()
+                    .map(|row| row.share.target.runs().len())
+                    .sum(),
+                "projects" => self.projects.len(),
+                "project_members" => self.members.len(),
+                "quarantine" => self.file_names.len(),
+                // Tables of one row.
+                _ => return None,
+            })
+        };
+        let of_table = |&(table, words): &(&'static str, [&'static str; 2])| {
+            let (rows, breaks) = connection.map_or((0, 1), |old| scan::count(old, table));
+            let kept = read(table).map_or(rows, |n| n as u64);
+            Rescued {
+                table,
+                words,
+                kept,
+                left_out: rows.saturating_sub(kept),
+                breaks,
+            }
+        };
+        READ.iter().map(of_table).collect()
+    }
+}
+
+/// The damaged database, if that can be opened at all.
+fn opened(path: &Path) -> Option<Connection> {
+    let connection = schema::connect(path, Opening::ReadOnly)
+        .or_else(|_| schema::connect(path, Opening::Immutable));
+    connection.ok()
 }
 
 /// People, when the table of people cannot be read. If there were any, one admin without tokens
@@ -195,6 +323,11 @@ impl Reader<'_> {
         self.texts_by_id("SELECT id, notes FROM jobs WHERE notes IS NOT NULL")
     }
 
+    /// Names of files that did not become runs.
+    fn remembered_file_names(&self) -> StoreResult<Vec<(String, String)>> {
+        self.texts_by_id("SELECT hash, name FROM quarantine")
+    }
+
     /// Senders are read separately too, for the same reason.
     fn remembered_senders(&self) -> StoreResult<Vec<(RunId, String)>> {
         self.texts_by_id("SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL")
@@ -243,6 +376,18 @@ impl Writer<'_> {
     pub fn remember_notes(&mut self, job: &JobId, notes: &str) -> StoreResult<()> {
         let sql = "UPDATE jobs SET notes = ?2 WHERE id = ?1";
         self.tx.execute(sql, [job.as_str(), notes])?;
+        Ok(())
+    }
+
+    /// Gives a file that was in quarantine the name that it came with, whether it is a run now or
+    /// in quarantine again.
+    pub fn remember_file_name(&mut self, hash: &str, name: &str) -> StoreResult<()> {
+        for sql in [
+            "UPDATE quarantine SET name = ?2 WHERE hash = ?1",
+            "UPDATE runs SET name = ?2 WHERE blob = ?1",
+        ] {
+            self.tx.execute(sql, [hash, name])?;
+        }
         Ok(())
     }
 
