@@ -164,11 +164,16 @@ const sharing = (() => {
     });
   }
 
+  // As the rest of the page writes sizes (trace/src/units/size.rs): never "1024 KiB".
   function bytes(count) {
-    const units = ["B", "KiB", "MiB", "GiB"];
-    const at = Math.min(Math.floor(Math.log2(Math.max(count, 1)) / 10), units.length - 1);
-    const scaled = count / 1024 ** at;
-    return `${scaled.toFixed(at === 0 || scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2)} ${units[at]}`;
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let at = 0;
+    while (count >= 1023.5 && at + 1 < units.length) {
+      count /= 1024;
+      at += 1;
+    }
+    const digits = at === 0 || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
+    return `${count.toFixed(digits)} ${units[at]}`;
   }
 
   // ------------------------------------------------------------------------------- the dialog

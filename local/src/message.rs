@@ -1,9 +1,10 @@
 //! What the page asks, and what it is told.
 
-use crate::problems::{Refused, bad_request};
+use crate::problems::{Refused, bad_request, unfit_document};
+use answers::malformed::{in_words, not_json};
 use api::problem::Problem;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The media type of documents.
 pub const JSON: &str = "application/json";
@@ -52,7 +53,8 @@ impl Request {
     /// When it is malformed.
     pub fn asked<T: DeserializeOwned>(&self) -> Result<T, Refused> {
         let read = serde_urlencoded::from_str(self.query());
-        read.map_err(|error| bad_request(format!("Failed to deserialize query string: {error}")))
+        let Placed(value) = read.map_err(|error| bad_request(in_words(&error.to_string())))?;
+        value.map_err(|why| bad_request(in_words(&why)))
     }
 
     /// The document in the body.
@@ -60,8 +62,25 @@ impl Request {
     /// # Errors
     /// When it is malformed.
     pub fn sent<T: DeserializeOwned>(&self) -> Result<T, Refused> {
-        let read = serde_json::from_str(&self.body);
-        read.map_err(|error| bad_request(error.to_string()))
+        let mut body = serde_json::Deserializer::from_str(&self.body);
+        let value = serde_path_to_error::deserialize(&mut body);
+        let value = value.map_err(|error| match error.inner().is_data() {
+            true => unfit_document(in_words(&error.to_string())),
+            false => bad_request(not_json(&error.to_string())),
+        })?;
+        let ended = body.end();
+        ended.map_err(|error| bad_request(not_json(&error.to_string())))?;
+        Ok(value)
+    }
+}
+
+/// A value, or which of its fields cannot be read and why, as the server says it.
+struct Placed<T>(Result<T, String>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Placed<T>, D::Error> {
+        let value = serde_path_to_error::deserialize(from);
+        Ok(Placed(value.map_err(|error| error.to_string())))
     }
 }
 
@@ -116,5 +135,68 @@ impl Response {
             kind,
             body: serde_json::to_vec(value).expect("answers are plain data"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroUsize;
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only whether they can be read matters")]
+    struct Fields {
+        limit: Option<NonZeroUsize>,
+        name: String,
+    }
+
+    fn refusal<T: std::fmt::Debug>(read: Result<T, Refused>) -> (u16, String) {
+        let problem = read.expect_err("it is malformed");
+        (problem.status, problem.detail)
+    }
+
+    #[test]
+    fn a_malformed_query_names_the_field() {
+        let check = |query: &str, expected: &str| {
+            let request = Request {
+                path: format!("/api/runs?{query}"),
+                ..Request::default()
+            };
+            let said = refusal(request.asked::<Fields>());
+            assert_eq!(said, (400, expected.to_owned()), "{query}");
+        };
+        check(
+            "limit=x&name=a",
+            "`limit` must be a whole number, 0 or more",
+        );
+        check(
+            "name=a&limit=0",
+            "`limit` cannot be integer `0`; it must be a whole number above 0",
+        );
+        check("limit=1", "there must be a field `name`");
+        check("name=a&name=b", "there are two fields `name`");
+    }
+
+    #[test]
+    fn a_malformed_document_is_told_from_one_of_another_form() {
+        let check = |body: &str, status: u16, begins: &str| {
+            let request = Request {
+                body: body.to_owned(),
+                ..Request::default()
+            };
+            let (found, said) = refusal(request.sent::<Fields>());
+            assert!(
+                found == status && said.starts_with(begins),
+                "{body}: {said}"
+            );
+        };
+        check("{", 400, "the body is not JSON: ");
+        check(r#"{"name": "a"} x"#, 400, "the body is not JSON: ");
+        check(r#"{"limit": 1}"#, 422, "there must be a field `name`");
+        check(
+            r#"{"name": 1}"#,
+            422,
+            "`name` cannot be integer `1`; it must be a string",
+        );
     }
 }

@@ -28,6 +28,11 @@ pub fn bad_request(detail: impl AsRef<str>) -> Refused {
     problem(400, ProblemCode::BadRequest, "Bad request", detail.as_ref())
 }
 
+/// The document in the body has not the form that is needed.
+pub fn unfit_document(detail: impl AsRef<str>) -> Refused {
+    problem(422, ProblemCode::BadRequest, "Bad request", detail.as_ref())
+}
+
 /// There is no such thing.
 pub fn missing(what: impl AsRef<str>) -> Refused {
     let detail = format!("there is no {}", what.as_ref());
@@ -37,7 +42,7 @@ pub fn missing(what: impl AsRef<str>) -> Refused {
 /// What is asked for cannot be.
 pub fn misasked(why: Misasked) -> Refused {
     match why {
-        Misasked::NoEvent { .. } => missing(why.to_string()),
+        Misasked::NoEvent { .. } | Misasked::NoBlock { .. } => missing(why.to_string()),
         _ => bad_request(why.to_string()),
     }
 }

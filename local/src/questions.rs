@@ -35,16 +35,37 @@ use trace::watch::Watch;
 /// Makes the stand-ins of a preview. Those of a link are made with a key of its own, by the server.
 const EXAMPLE_KEY: &[u8; 16] = b"only an example!";
 
-/// What a question about a device may have in its query.
+/// What is taken for steps.
 #[derive(Deserialize)]
-struct Query {
+struct Steps {
+    steps: Option<String>,
+}
+
+/// What groups stand for.
+#[derive(Deserialize)]
+struct Groups {
     by: Option<String>,
+}
+
+/// Which moment.
+#[derive(Deserialize)]
+struct Moment {
+    at: Option<u32>,
+}
+
+/// Which moment, or the one before the first event.
+#[derive(Deserialize)]
+struct MomentOrStart {
     at: Option<u32>,
     #[serde(default)]
     start: bool,
-    from: Option<u32>,
-    to: Option<u32>,
-    steps: Option<String>,
+}
+
+/// Between which moments.
+#[derive(Deserialize)]
+struct Between {
+    from: u32,
+    to: u32,
 }
 
 /// Which part of a list.
@@ -60,7 +81,8 @@ struct Question<'a> {
     run: &'a Run,
     decoded: Arc<Decoded>,
     number: DeviceIdx,
-    query: Query,
+    /// The loop whose iterations are the steps.
+    steps: Option<String>,
     request: &'a Request,
 }
 
@@ -74,12 +96,12 @@ pub fn of_device(
     rest: &[&str],
     request: &Request,
 ) -> Result<Response, Refused> {
-    let query: Query = request.asked()?;
+    let Steps { steps } = request.asked()?;
     let question = Question {
-        decoded: run.decoded(query.steps.as_deref())?,
+        decoded: run.decoded(steps.as_deref())?,
         number: parsed(number, "device").map(DeviceIdx)?,
         run,
-        query,
+        steps,
         request,
     };
     question.answered(rest)
@@ -111,8 +133,7 @@ impl Question<'_> {
             ["blocks", block, "beside"] => {
                 let block = parsed(block, "block")?;
                 let found = questions::beside(decoded, device, BlockIdx(block));
-                let gone = || missing(format!("block {block} on device {}", self.number));
-                told(&found.ok_or_else(gone)?)
+                told(&found.ok_or_else(|| self.no_block(block))?)
             }
             ["events", event] => {
                 let event = parsed(event, "event")?;
@@ -127,16 +148,20 @@ impl Question<'_> {
             ["growth"] => self.growth(),
             ["alive"] => {
                 let by = self.by(Dimension::Stack)?;
-                let at = match self.query.start {
+                let MomentOrStart { at, start } = self.request.asked()?;
+                let at = match start {
                     true => None,
-                    false => self.moment()?,
+                    false => self.moment(at)?,
                 };
                 told(&Watch::undisturbed(|watch| {
                     questions::alive(decoded, device, at, by, watch)
                 }))
             }
             ["changes"] => self.changes(),
-            ["memory-map"] => told(&questions::memory_map(device, self.moment()?)),
+            ["memory-map"] => {
+                let Moment { at } = self.request.asked()?;
+                told(&questions::memory_map(device, self.moment(at)?))
+            }
             ["room-over-time"] => told(&questions::room_over_time(device)),
             ["allocations"] => {
                 let filter: AllocationFilter = self.request.asked()?;
@@ -163,15 +188,21 @@ impl Question<'_> {
     fn block(&self, block: &str) -> Result<Response, Refused> {
         let block = parsed(block, "block")?;
         let found = details::block(&self.decoded, self.device()?, BlockIdx(block));
-        let gone = || missing(format!("block {block} on device {}", self.number));
-        told(&found.ok_or_else(gone)?)
+        told(&found.ok_or_else(|| self.no_block(block))?)
+    }
+
+    fn no_block(&self, block: u32) -> Refused {
+        misasked(Misasked::NoBlock {
+            block,
+            device: self.number,
+        })
     }
 
     fn leaks<T>(
         &self,
         with: impl FnOnce(&api::leaks::Leaks) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        match self.query.steps {
+        match self.steps {
             None => with(self.run.leaks(self.number)?),
             Some(_) => {
                 let trace = &self.decoded.trace;
@@ -197,18 +228,7 @@ impl Question<'_> {
 
     fn changes(&self) -> Result<Response, Refused> {
         let by = self.by(Dimension::Stack)?;
-        let needed = |value: Option<u32>, name: &str| {
-            let why = || {
-                bad_request(format!(
-                    "Failed to deserialize query string: missing field `{name}`"
-                ))
-            };
-            value.ok_or_else(why)
-        };
-        let (from, to) = (
-            needed(self.query.from, "from")?,
-            needed(self.query.to, "to")?,
-        );
+        let Between { from, to } = self.request.asked()?;
         let device = self.device()?;
         let events = asked::between(device, from, to).map_err(misasked)?;
         told(&Watch::undisturbed(|watch| {
@@ -230,15 +250,15 @@ impl Question<'_> {
 
     /// What groups stand for.
     fn by(&self, usual: Dimension) -> Result<Dimension, Refused> {
-        let Some(by) = &self.query.by else {
+        let Groups { by: Some(by) } = self.request.asked()? else {
             return Ok(usual);
         };
-        Dimension::from_str(by).map_err(|error| bad_request(error.to_string()))
+        Dimension::from_str(&by).map_err(|error| bad_request(error.to_string()))
     }
 
     /// The moment that is asked for.
-    fn moment(&self) -> Result<Option<EventIdx>, Refused> {
-        asked::moment(self.device()?, self.query.at).map_err(misasked)
+    fn moment(&self, at: Option<u32>) -> Result<Option<EventIdx>, Refused> {
+        asked::moment(self.device()?, at).map_err(misasked)
     }
 }
 

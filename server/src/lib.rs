@@ -14,7 +14,6 @@
 //!   (which project), `addresses` (links that keep it), `audience` and `permits` (who sees and may
 //!   what), `audited` (what was done), `account`, `trends`, `labels`, `categories`, `live`, `views`
 //!   and `help` (pages without a program); all error statuses
-//! * `malformed`: what the framework says of a request that it cannot read, in plain words
 //! * `who`: who comes in, and as whom (`SECURITY.md`, `docs/people.md`)
 //! * `limits`: memory permits, threads, turns, quotas, and the time of an answer
 //! * `system`: the data folder, the disk, the clock, and texts for terminals
@@ -61,7 +60,6 @@ mod jobs;
 mod judgements;
 mod limits;
 mod live;
-mod malformed;
 mod mcp;
 mod opening;
 mod own_categories;

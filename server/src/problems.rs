@@ -8,13 +8,13 @@ use crate::limits::answering::{ANSWER_TIME, NoAnswer, Refused};
 use crate::limits::budget::NoMemory;
 use crate::limits::clients::quota::Crowd;
 use crate::limits::clients::{Later, Refusal};
-use crate::malformed::in_words;
 use crate::projects::ProjectError;
 use crate::store::StoreError;
 use crate::who::oidc::OidcError;
 use crate::who::people::PeopleError;
 use answers::cards::NoCard;
 use answers::decoded::NoDevice;
+use answers::malformed::in_words;
 use answers::questions::asked::Misasked;
 use answers::run_names::BadName;
 use api::ids::RunId;
@@ -161,7 +161,7 @@ impl From<NoDevice> for Error {
 impl From<Misasked> for Error {
     fn from(why: Misasked) -> Error {
         match why {
-            Misasked::NoEvent { .. } => Error::NotFound(why.to_string()),
+            Misasked::NoEvent { .. } | Misasked::NoBlock { .. } => Error::NotFound(why.to_string()),
             _ => Error::BadRequest(why.to_string()),
         }
     }

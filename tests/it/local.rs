@@ -17,9 +17,11 @@ use trace::tiles::{GroupBy, TileId};
 use trace::trace::{BlockIdx, Series};
 use trace::units::EventIdx;
 
-/// Recordings that differ in what they hold: a leak, a failed allocation, two streams, few steps.
-const FIXTURES: [&str; 5] = [
+/// Recordings that differ in what they hold: a leak, a failed allocation, two streams, few steps,
+/// pinned memory of the host.
+const FIXTURES: [&str; 6] = [
     "leak_hook_cache",
+    "pinned_leak",
     "oom",
     "streams",
     "off_v1_moe",
@@ -224,17 +226,46 @@ fn without_times(value: &mut Value) {
     }
 }
 
+/// What a run tells of its devices, and of the host's pinned memory, if that was recorded.
+fn recorded(detail: &Value) -> impl Iterator<Item = &Value> {
+    let devices = detail["devices"].as_array().into_iter().flatten();
+    devices.chain(detail.get("pinned").filter(|pinned| !pinned.is_null()))
+}
+
+/// Questions about a device that cannot be read, or that ask for what is not there.
+const MISASKED: [&str; 26] = [
+    "blocks/268435456",
+    "blocks/268435456/beside",
+    "events/268435456",
+    "alive?at=early",
+    "alive?at=",
+    "alive?at=-1",
+    "alive?at=4294967296",
+    "alive?at=268435456",
+    "alive?at=1&at=2",
+    "alive?at=early&start=true",
+    "alive?start=maybe",
+    "alive?by=colour",
+    "growth?by=colour",
+    "memory-map?at=1.5",
+    "changes?from=3",
+    "changes?to=3",
+    "changes?from=3&to=later",
+    "changes?from=2&to=1",
+    "allocations?limit=0",
+    "allocations?offset=-1",
+    "allocations?min=1GiB",
+    "allocations?sort=smallest",
+    "allocations?pool=medium",
+    "what-if?limit=much",
+    "what-if?without_leaks=perhaps",
+    "leaks?steps=nothing",
+];
+
 /// The addresses of a run that the page asks, each with the name of its function in `api::routes`.
 fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
-    let mut asked = vec![
-        ("run", routes::run(run)),
-        ("explain", routes::explain(run, DeviceIdx(0), None)),
-        (
-            "explain_under",
-            routes::explain_under(run, DeviceIdx(0), "1GiB"),
-        ),
-    ];
-    for device in detail["devices"].as_array().into_iter().flatten() {
+    let mut asked = vec![("run", routes::run(run))];
+    for device in recorded(detail) {
         let n = device["device"].as_u64().expect("a number") as u32;
         let events = device["events"].as_u64().expect("a number");
         let whole = TileId::covering(0, events);
@@ -254,13 +285,13 @@ fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
             ("marks", routes::marks(run, DeviceIdx(n))),
             ("contents", routes::contents(run, DeviceIdx(n))),
             ("block", routes::block(run, DeviceIdx(n), BlockIdx(0))),
-            ("block", routes::block(run, DeviceIdx(n), BlockIdx(1 << 28))),
             ("beside", routes::beside(run, DeviceIdx(n), BlockIdx(0))),
-            ("moment", routes::moment(run, DeviceIdx(n), from)),
+            ("explain", routes::explain(run, DeviceIdx(n), None)),
             (
-                "moment",
-                routes::moment(run, DeviceIdx(n), EventIdx(1 << 28)),
+                "explain_under",
+                routes::explain_under(run, DeviceIdx(n), "1GiB"),
             ),
+            ("moment", routes::moment(run, DeviceIdx(n), from)),
             ("leaks", routes::leaks(run, DeviceIdx(n))),
             ("memory_map", routes::memory_map(run, DeviceIdx(n), to)),
             ("room_over_time", routes::room_over_time(run, DeviceIdx(n))),
@@ -304,6 +335,16 @@ fn every_question_about_a_run_is_answered_as_by_the_server() {
         for (_, path) in asked_of(run, &detail) {
             both.ask(&path);
         }
+        for device in recorded(&detail) {
+            let of_device = format!("{}/devices/{}", routes::run(run), device["device"]);
+            for question in MISASKED {
+                let refused = both.ask(&format!("{of_device}/{question}"));
+                assert!(refused["detail"].is_string(), "{question}: {refused}");
+            }
+        }
+        for question in ["explain?device=first", "explain?limit=much"] {
+            both.ask(&format!("{}/{question}", routes::run(run)));
+        }
         // The iterations of another loop as the steps.
         let contents = both.ask(&routes::contents(run, DeviceIdx(0)));
         for level in contents["levels"].as_array().into_iter().flatten() {
@@ -330,6 +371,21 @@ fn comparisons_are_those_of_the_server() {
     let (mut both, runs) = Both::with(&["off_v1_moe", "off_v3_moe", "leak_hook_cache"]);
     both.ask(&routes::compare(&runs));
     both.ask(&routes::compare(&runs[..1]));
+    let wanted = CurvesWanted {
+        align: Align::Step,
+        series: Series::Reserved,
+        pair: 0,
+        window: None,
+        parts: 0,
+    };
+    let malformed = [
+        routes::compare(&[]).replace("?runs=", ""),
+        routes::compare_curves(&runs, &wanted),
+        format!("{}&from=a", routes::compare_curves(&runs, &wanted)),
+    ];
+    for path in malformed {
+        both.ask(&path);
+    }
     for align in [Align::Step, Align::Event, Align::Time] {
         for window in [None, Some((1.0, 3.0))] {
             let wanted = CurvesWanted {

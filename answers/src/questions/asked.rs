@@ -24,6 +24,14 @@ pub enum Misasked {
         /// The device.
         device: DeviceIdx,
     },
+    /// The device has no such block.
+    #[error("block {block} on {}", .device.name())]
+    NoBlock {
+        /// The block that is asked for.
+        block: u32,
+        /// The device.
+        device: DeviceIdx,
+    },
     /// A span that ends before it begins.
     #[error("the first moment comes after the second one")]
     Backwards,

@@ -5,7 +5,8 @@ use super::extract::{Path, Query, dimension};
 use super::question::{Question, StepsQuery};
 use crate::pictures::Decoded;
 use crate::problems::Error;
-use answers::questions::{self, asked};
+use answers::questions;
+use answers::questions::asked::{self, Misasked};
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
 use api::memory_map::{self, MemoryMap, RoomOverTime};
 use api::problem::Problem;
@@ -194,8 +195,11 @@ pub async fn beside(
 ) -> Result<Response, Error> {
     let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::beside(decoded, device, BlockIdx(block));
-        let missing = || Error::NotFound(format!("block {block} on {}", device.device.name()));
-        found.ok_or_else(missing)
+        let missing = Misasked::NoBlock {
+            block,
+            device: device.device,
+        };
+        Ok(found.ok_or(missing)?)
     };
     question.answer("beside", &block.to_string(), ask).await
 }

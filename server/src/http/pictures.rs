@@ -167,8 +167,7 @@ pub async fn block(
     let _turn = turn_to_cut(&app, &asker, &steps).await?;
     let decoded = decoded(&app, id.clone(), &asker.audience, steps.level()).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
-    let missing = || Error::NotFound(format!("block {block} on device {device}"));
-    let mut found = found.ok_or_else(missing)?;
+    let mut found = found.ok_or(Misasked::NoBlock { block, device })?;
     // Texts about tensors in a recording can contain anything, like metadata.
     let tells_all = !asker.audience.texts().are_redacted();
     if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {

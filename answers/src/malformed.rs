@@ -1,7 +1,11 @@
-//! What the framework says of a request that it cannot read, in plain words.
+//! What the server's framework says of a request that it cannot read, in plain words. The page
+//! without a server reads requests with the same readers, and says the same.
 //!
-//! It speaks of Rust: `Failed to deserialize query string: limit: invalid value: integer `0`,
+//! They speak of Rust: `Failed to deserialize query string: limit: invalid value: integer `0`,
 //! expected a nonzero usize`. Whoever sent the request wants to read what `limit` must be.
+
+/// How a sentence about a body begins that is not JSON.
+const NOT_JSON: &str = "the body is not JSON: ";
 
 /// How it begins, and how we do.
 const BEGINNINGS: [(&str, &str); 7] = [
@@ -10,10 +14,7 @@ const BEGINNINGS: [(&str, &str); 7] = [
         "Failed to deserialize the JSON body into the target type: ",
         "",
     ),
-    (
-        "Failed to parse the request body as JSON: ",
-        "the body is not JSON: ",
-    ),
+    ("Failed to parse the request body as JSON: ", NOT_JSON),
     ("Failed to deserialize form body: ", ""),
     ("Failed to deserialize form: ", ""),
     ("Invalid URL: Cannot parse ", "the address: cannot read "),
@@ -63,7 +64,8 @@ const TYPES: [(&str, &str); 16] = [
     ("boolean", "`true` or `false`"),
 ];
 
-/// What the framework said, in plain words.
+/// What the framework said, in plain words; or what its reader of queries and documents said, where
+/// there is no framework.
 pub fn in_words(said: &str) -> String {
     let begun = BEGINNINGS.iter().find_map(|(theirs, ours)| {
         let rest = said.strip_prefix(theirs)?;
@@ -77,6 +79,11 @@ pub fn in_words(said: &str) -> String {
         _ => fault(rest),
     };
     format!("{begin}{rest}")
+}
+
+/// What the reader of documents said of a body that is not JSON, in plain words.
+pub fn not_json(said: &str) -> String {
+    format!("{NOT_JSON}{}", fault(said))
 }
 
 /// `limit: invalid digit found in string`, or the same without a field.
@@ -115,6 +122,24 @@ fn type_of(expected: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_framework_the_words_are_the_same() {
+        let check = |beginning: &str, said: &str| {
+            assert_eq!(in_words(said), in_words(&format!("{beginning}{said}")));
+        };
+        check(
+            "Failed to deserialize query string: ",
+            "at: invalid digit found in string",
+        );
+        check(
+            "Failed to deserialize the JSON body into the target type: ",
+            "name: invalid type: integer `1`, expected a string at line 1 column 9",
+        );
+        let said = "EOF while parsing an object at line 1 column 1";
+        let whole = format!("Failed to parse the request body as JSON: {said}");
+        assert_eq!(not_json(said), in_words(&whole));
+    }
 
     #[test]
     fn the_frameworks_words_become_plain_ones() {
