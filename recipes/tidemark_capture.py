@@ -112,6 +112,12 @@ LABEL_VALUE = re.compile(
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]{1,200}"
 )
 
+# How sizes are written, and how many bytes a unit has: a letter alone is binary, as in `ls`.
+SIZE = re.compile(r"([0-9,]*)(\.[0-9]*)?\s*([A-Za-z]*)")
+UNITS = {"": 1, "b": 1}
+UNITS.update((k + "b", 1000**n) for n, k in enumerate("kmgt", 1))
+UNITS.update((unit, 1024**n) for n, k in enumerate("kmgt", 1) for unit in (k, k + "ib"))
+
 # Seconds after which a snapshot that was never finished, or not removed whole, is taken for that of
 # a dead process.
 ABANDONED = 24 * 3600
@@ -148,18 +154,44 @@ def _plain(text):
     return "".join(c if c.isprintable() else " " for c in str(text))[:300]
 
 
+def _printable(name):
+    """A name that the server takes: not too long, and without what hides or turns others."""
+    return "".join(c if c.isprintable() else "_" for c in name)[:120]
+
+
 def _setting(name):
     return os.environ.get(f"TIDEMARK_{name}", "").strip() or None
 
 
-def _number(name, default):
-    """A number from the environment, such as 250 or 4GiB; the default where it is none."""
+def _size(text):
+    """Bytes, such as 4096, 1.5 GiB, 24GB: read as the server does. Raises ValueError for others."""
+    found = SIZE.fullmatch(text.strip())
+    whole, part, unit = found.groups("") if found else ("", "", "")
+    plain, digits, factor = whole.replace(",", ""), part[1:19], UNITS.get(unit.lower(), 0)
+    if not factor or not (plain or digits):
+        raise ValueError("this is no size")
+    # A comma may mean a point, except between the thousands of whole bytes.
+    if plain != whole and (part or factor > 1 or f"{int(plain):,}" != whole):
+        raise ValueError("this is no size")
+    one = 10 ** len(digits)
+    size = int(plain or 0) * factor + (int(digits or 0) * factor + one // 2) // one
+    if size >= 1 << 63:
+        raise ValueError("this is too large")
+    return size
+
+
+def _count(text):
+    """A whole number: 250, 2k. Raises ValueError for what is none."""
+    if "." in text:
+        raise ValueError("this is no whole number")
+    return _size(text)
+
+
+def _number(name, default, read=_count):
+    """A number from the environment; the default where it is none."""
     text = _setting(name)
-    units = {"K": 10, "M": 20, "G": 30, "T": 40}
     try:
-        digits = (text or "").upper().replace("IB", "").rstrip("B")
-        shift = units.get(digits[-1:], 0)
-        return int(digits[:-1] if shift else digits) << shift if text else default
+        return read(text) if text else default
     except ValueError:
         _say(f"TIDEMARK_{name} is not a number: {_plain(text)!r}; it is {default} now")
         return default
@@ -555,7 +587,7 @@ class Spool:
     def __init__(self, folder=None, say=None):
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         self.folder = folder or _setting("SPOOL") or os.path.join(cache, "tidemark", "spool")
-        self.most_bytes = _number("SPOOL_BYTES", SPOOL_BYTES)
+        self.most_bytes = _number("SPOOL_BYTES", SPOOL_BYTES, _size)
         self.most_files = _number("SPOOL_FILES", SPOOL_FILES)
         self._say = say or _Once()
         self._is_temporary = False
@@ -651,10 +683,11 @@ def deliver(server, entry, say=None):
     """
     project = entry.about.get("project")  # Whoever sends it may be of another one.
     server = server.of(project if isinstance(project, str) else server.project)
+    say = say or _Once()
     entry.hold()
     try:
         if "run" not in entry.about:
-            entry.about["run"] = _patiently(lambda: _upload(server, entry))
+            entry.about["run"] = _patiently(lambda: _upload(server, entry, say))
         run = _id(entry.about, "run")
     except OSError as error:
         if isinstance(error, Refused) and error.is_of_the_file:
@@ -665,7 +698,7 @@ def deliver(server, entry, say=None):
     if labels:
         with contextlib.suppress(OSError):
             entry.note()  # Whoever finds it, should this process end now, only labels the run.
-        _put_labels(server, run, labels, say or _Once())
+        _put_labels(server, run, labels, say)
     entry.remove()
     return server.link(run)
 
@@ -684,10 +717,10 @@ def _patiently(ask):
     raise AssertionError("the last try returns or raises")
 
 
-def _upload(server, entry):
+def _upload(server, entry, say):
     """The run that an entry becomes."""
     os.stat(entry.path)  # Another process may have dropped it.
-    job, rank = _place(server, entry)
+    job, rank = _place(server, entry, say)
     return _id(server.upload(entry.path, entry.about["name"], job, rank).get("run"))
 
 
@@ -700,8 +733,8 @@ def _put_labels(server, run, labels, say):
         say(f"{server.link(run)} is without its labels: {_plain(error) or repr(error)}", "labels")
 
 
-def _place(server, entry):
-    """The job and the rank that an entry goes to."""
+def _place(server, entry, say):
+    """The job and the rank that an entry goes to: none where the server takes no job."""
     job = entry.about.get("job")
     if not job:
         return None, None
@@ -710,7 +743,9 @@ def _place(server, entry):
     except Refused as error:
         if error.status in (401, 403) or not error.is_final:
             raise
-        return None, None  # A server that knows no jobs: better alone than not at all.
+        if error.status not in (404, 405):  # Those say that the server knows no jobs.
+            say(f"each rank is a run by itself: the server refused the job: {error}", "job")
+        return None, None  # Better alone than not at all.
 
 
 class _Sender:
@@ -1184,7 +1219,8 @@ class Capture(contextlib.ContextDecorator):
         if world > 1 and entry.about["rank"] is not None:
             key = self._key(moment)
             if key:
-                name = self.name if moment == "end" else f"{self.name}-{moment}"
+                name = self._shown_name()
+                name = name if moment == "end" else f"{name}-{_printable(moment)[:60]}"
                 with contextlib.suppress(OSError):
                     entry.note(job={"name": name, "key": key})
         return entry
@@ -1252,7 +1288,7 @@ class Capture(contextlib.ContextDecorator):
         rank, world = self._where()
         is_one = rank is not None and world > 1
         return {
-            "name": self.name,
+            "name": self._shown_name(),
             "rank": rank if is_one else None,
             "ranks": world if is_one else None,
             "job": self._key("end") if is_one else None,  # That of the last snapshots.
@@ -1330,8 +1366,11 @@ class Capture(contextlib.ContextDecorator):
     def _file_name(self, rank, why):
         parts = [self.name] + ([f"rank{rank}"] if rank is not None else [])
         name = "-".join(parts + ([why] if why != "end" else []))
-        safe = "".join("_" if c in "/\\" or not c.isprintable() else c for c in name)
-        return safe[:120].lstrip(".") + ".pickle"
+        return re.sub(r"[/\\]", "_", _printable(name)).lstrip(".") + ".pickle"
+
+    def _shown_name(self):
+        """What a job and a live run are called: the server takes no empty name."""
+        return _printable(self.name).strip() or "snapshot"
 
     def _on_oom(self, *_):
         if not self._had_oom:

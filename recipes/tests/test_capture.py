@@ -1,15 +1,16 @@
 """What is recorded when, under which name, and what it costs."""
 
+import json
 import os
 import pickle
 import shutil
 import time
 from unittest import mock
 
-from case import Case, torch
+from case import TESTS, Case, torch
 from dashboard import Dashboard
 
-from tidemark_capture import Capture, _number, upload
+from tidemark_capture import Capture, _number, _size, upload
 
 
 class Moments(Case):
@@ -210,9 +211,24 @@ class Moments(Case):
             self.assertEqual((answer["run"]["id"], dashboard.names()), ("run_1", ["recorded"]))
 
     def test_numbers_have_units(self):
-        for text, expected in (("7", 7), ("2k", 2048), ("4GiB", 4 << 30), ("1 MB", 1 << 20)):
+        for text, expected in (("7", 7), ("2k", 2048), ("4GiB", 4 << 30), ("1 MB", 1_000_000)):
             os.environ["TIDEMARK_X"] = text
             self.assertEqual(_number("X", 0), expected)
+        for text in ("-5", "0.5", "often"):
+            os.environ["TIDEMARK_X"] = text
+            self.assertEqual(_number("X", 3), 3)
+            self.assertIn(f"TIDEMARK_X is not a number: {text!r}; it is 3 now", self.said())
+
+    def test_sizes_are_read_as_the_binary_reads_them(self):
+        # trace/src/units/size.rs is tested by the same table.
+        table = json.loads((TESTS.parents[1] / "tests/fixtures/sizes.json").read_text("utf-8"))
+        self.assertTrue(table["read"] and table["refused"])
+        for text, expected in table["read"]:
+            with self.subTest(text):
+                self.assertEqual(_size(text), expected)
+        for text in table["refused"]:
+            with self.subTest(text), self.assertRaises(ValueError):
+                _size(text)
 
 
 class Programs(Case):

@@ -52,6 +52,13 @@ class Live(Case):
 
 
 class Reports(Live):
+    def test_it_is_called_so_that_the_server_takes_it(self):
+        with Dashboard() as dashboard:
+            name = "a\u202eb" + "x" * 250
+            with Capture(dashboard.url, name=name, live=True, live_seconds=0.01) as capture:
+                capture.step()
+            self.assertEqual(dashboard.lives[0]["name"], ("a_b" + "x" * 250)[:120])
+
     def test_each_step_arrives_once_and_in_order(self):
         with Dashboard() as dashboard:
             before = int(time.time() * 1000)

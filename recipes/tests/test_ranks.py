@@ -116,6 +116,31 @@ class Places(Case):
             with Capture(dashboard.url, name="x"):
                 pass
             self.assertEqual(dashboard.names(), ["x-rank3.pickle"])
+            self.assertNotIn("by itself", self.said())
+
+    def test_a_job_that_the_server_refuses_is_said_once(self):
+        os.environ.update(TORCHRUN)
+        with Dashboard() as dashboard:
+            dashboard.always = {"/api/jobs": 400}
+            with Capture(dashboard.url, name="x", every=1) as capture:
+                capture.step()
+            self.assertEqual(dashboard.names(), ["x-rank3-step1.pickle", "x-rank3.pickle"])
+        refused = "each rank is a run by itself: the server refused the job: fault 400"
+        self.assertEqual(self.said().count(refused), 1, self.said())
+
+    def test_a_job_is_called_so_that_the_server_takes_it(self):
+        os.environ.update(TORCHRUN)
+        for name, expected in (
+            ("a/b", ["a/b", "a/b-step1"]),
+            ("x" * 250, ["x" * 120, "x" * 120 + "-step1"]),
+            ("a\u202eb\n", ["a_b_", "a_b_-step1"]),
+            (" ", ["snapshot", "snapshot-step1"]),
+        ):
+            with self.subTest(name), Dashboard() as dashboard:
+                with Capture(dashboard.url, name=name, every=1) as capture:
+                    capture.step()
+                names = sorted(job["name"] for job in dashboard.jobs.values())
+                self.assertEqual(names, expected, self.said())
 
 
 class TwoRanks(Case):

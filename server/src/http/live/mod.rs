@@ -14,6 +14,7 @@ use crate::live::{JUDGED, Warning, thinned, warnings};
 use crate::problems::Error;
 use crate::store::{MostLive, Reader, StoreError, StoreResult};
 use crate::system::clock::now_ms;
+use answers::run_names;
 use api::ids::LiveId;
 use api::labels::{self, Label, Labels};
 use api::live::{
@@ -24,11 +25,9 @@ use api::problem::Problem;
 use api::routes;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use trace::plain::is_plain;
+use trace::ranks::MAX_RANKS;
 use trace::units::Bytes;
 
-/// Longest name of a training, its job, and the kind of its error, characters.
-const LONGEST: usize = 200;
 /// A thousand steps, with room for their numbers.
 pub const REPORT_LIMIT: usize = 256 << 10;
 
@@ -43,12 +42,10 @@ pub async fn begin(
     addresses: Addresses,
     Json(new): Json<NewLive>,
 ) -> Result<Response, Error> {
-    let texts = [Some(&new.name), new.job.as_ref()];
-    for text in texts.into_iter().flatten() {
-        check(text)?;
-    }
     check_numbers(&new)?;
     let new = NewLive {
+        name: run_names::typed(&new.name)?,
+        job: new.job.as_deref().map(run_names::typed).transpose()?,
         labels: checked(new.labels)?,
         ..new
     };
@@ -80,32 +77,26 @@ async fn measure(app: &App) -> Result<(), Error> {
     }
 }
 
-fn check(text: &str) -> Result<(), Error> {
-    let fits = !text.is_empty() && text.chars().count() <= LONGEST && text.chars().all(is_plain);
-    match fits {
-        true => Ok(()),
-        false => Err(Error::BadRequest(format!(
-            "a name has 1 to {LONGEST} characters, none of which hides or turns others"
-        ))),
-    }
-}
-
 /// Numbers that can be true: a wrong one would be judged by for as long as the training runs.
 fn check_numbers(new: &NewLive) -> Result<(), Error> {
     let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
-    let most = i64::MAX as u64;
-    if new
-        .limit
-        .is_some_and(|limit| !(1..=most).contains(&limit.get()))
-    {
+    let sizes = 1..=i64::MAX as u64;
+    if new.limit.is_some_and(|limit| !sizes.contains(&limit.get())) {
         return bad(
             "limit: a process may use 1 byte at least, and less than 8 EiB; leave it out where it \
              is not known",
         );
     }
-    match new.ranks {
-        Some(0) => bad("ranks: a training has 1 process at least"),
-        _ => Ok(()),
+    let most = new.ranks.unwrap_or(MAX_RANKS);
+    if !(1..=MAX_RANKS).contains(&most) {
+        return bad(&format!("ranks: a training has 1 to {MAX_RANKS} processes"));
+    }
+    match new.rank.is_none_or(|rank| rank < most) {
+        true => Ok(()),
+        false => bad(&format!(
+            "rank: one of {most} is counted from 0, so {} at most",
+            most - 1
+        )),
     }
 }
 
@@ -199,8 +190,8 @@ pub async fn end(
     Json(end): Json<LiveEnd>,
 ) -> Result<StatusCode, Error> {
     let id = live_id(&live)?;
-    end.what.as_deref().map(check).transpose()?;
-    let now = now_ms();
+    let what = end.what.as_deref().map(run_names::typed).transpose()?;
+    let (end, now) = (LiveEnd { what, ..end }, now_ms());
     let write = app
         .store
         .write(move |writer| writer.end_live(&id, &end, now));

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 
 async fn begin(server: &Server, rank: u32) -> LiveMade {
     let new = json!({
-        "name": "llama", "rank": rank, "ranks": 2, "job": "abc", "device": rank,
+        "name": "llama", "rank": rank, "ranks": MOST_RUNS + 1, "job": "abc", "device": rank,
         "limit": 2000 * MIB, "labels": {"config": "a"},
     });
     let new = new.to_string();
@@ -100,6 +100,26 @@ async fn all_ranks_are_asked_for_a_snapshot_under_one_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_are_without_the_room_around_them() {
+    let server = Server::start().await;
+    let new = json!({"name": " llama ", "job": " abc\n", "device": 0}).to_string();
+    let made = server.json(Method::POST, "/api/live", &new).await;
+    let live: LiveMade = made.expect(StatusCode::CREATED).read();
+    let path = format!("/api/live/{}", live.live);
+    let body = r#"{"outcome": "failed", "what": " Error "}"#;
+    let ended = server
+        .json(Method::POST, &format!("{path}/end"), body)
+        .await;
+    ended.expect(StatusCode::NO_CONTENT);
+    let run = server.get(&path).await.read::<LiveCurve>().run;
+    assert_eq!(
+        (run.name.as_str(), run.job.as_deref()),
+        ("llama", Some("abc"))
+    );
+    assert_eq!(run.what.as_deref(), Some("Error"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_report_is_refused() {
     let server = Server::start().await;
     let check = async |path: &str, body: Value, status: StatusCode| {
@@ -114,6 +134,7 @@ async fn what_is_no_report_is_refused() {
     check("/api/live", new(""), bad).await;
     check("/api/live", new("a\u{202e}b"), bad).await;
     check("/api/live", new(&"x".repeat(201)), bad).await;
+    check("/api/live", new("   "), bad).await;
     let with = |field: &str, value: Value| {
         let mut new = new("llama");
         new[field] = value;
@@ -129,7 +150,15 @@ async fn what_is_no_report_is_refused() {
     for wrong in [json!(-1), json!(1.5), json!("1 GiB"), json!(1e300)] {
         check("/api/live", with("limit", wrong), unread).await;
     }
+    check("/api/live", with("job", json!(" ")), bad).await;
     check("/api/live", with("ranks", json!(0)), bad).await;
+    check("/api/live", with("ranks", json!(4097)), bad).await;
+    check("/api/live", with("rank", json!(4096)), bad).await;
+    for (rank, expected) in [(2, StatusCode::CREATED), (3, bad), (4_000_000_000_u32, bad)] {
+        let mut of_three = with("ranks", json!(3));
+        of_three["rank"] = json!(rank);
+        check("/api/live", of_three, expected).await;
+    }
     check(
         "/api/live/live_none/steps",
         json!({"steps": []}),
