@@ -4,7 +4,7 @@ use crate::ids::RunId;
 use crate::labels::Labels;
 use crate::leaks::Verdict;
 use crate::projects::ProjectName;
-use crate::quality::told_peak;
+use crate::quality::{is_state, told_peak};
 use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
 use trace::steps::Word;
@@ -93,7 +93,8 @@ pub struct HistoryRun {
     pub unused: Bytes,
     /// Whether it leaks; `null` until that was looked at.
     pub verdict: Option<Verdict>,
-    /// Whether an allocation failed: the peak is then the available memory, not the needed memory.
+    /// Whether an allocation failed, on any device: the peak of that device is then the available
+    /// memory, not the needed memory.
     pub out_of_memory: bool,
     /// Codes of findings about its recording, such as `ring_wrapped`: its numbers are then those of
     /// what was recorded.
@@ -102,13 +103,14 @@ pub struct HistoryRun {
 }
 
 impl HistoryRun {
-    /// One of its numbers.
+    /// One of its numbers. Of a state alone neither peak is known, so their difference is no
+    /// number.
     pub fn measured(&self, measure: Measure) -> Option<Bytes> {
         match measure {
             Measure::Peak => Some(self.peak),
             Measure::End => Some(self.end),
             Measure::Growth => self.growth,
-            Measure::Unused => Some(self.unused),
+            Measure::Unused => Some(self.unused).filter(|_| !is_state(&self.quality)),
         }
     }
 

@@ -57,7 +57,7 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
         peak: allocated.peak,
         end: allocated.end,
         unused: reserved.peak.saturating_sub(allocated.peak),
-        out_of_memory: !device.oom_events.is_empty(),
+        out_of_memory: summary.ran_out_of_memory(),
         quality: summary.quality,
         run: summary.id,
         name: summary.name,
@@ -236,8 +236,10 @@ mod tests {
         let mut one = summary("a", 8000, 9000, Some(0));
         let other = summary("b", 9000, 9100, Some(0)).devices.remove(0);
         one.devices.push(other);
+        one.devices[0].oom_events = vec![7];
         let history = of(vec![one]);
         assert_eq!(history.runs[0].unused, Bytes(100 * MIB));
+        assert!(history.runs[0].out_of_memory, "on the other device");
         assert!(history.runs[0].peak.0 > 8 * GIB);
     }
 

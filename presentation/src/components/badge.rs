@@ -53,6 +53,11 @@ pub fn badge(code: &str) -> Badge {
             "some stacks missing",
             "Some allocations were recorded without a stack.",
         ),
+        quality_code::NO_PYTHON_FRAMES => Badge::new(
+            Weight::Detail,
+            "some Python frames missing",
+            "Some allocations were made by threads without Python, such as autograd's.",
+        ),
         _ => Badge::new(Weight::Detail, &code.replace('_', " "), ""),
     })
 }
@@ -89,11 +94,7 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
     let notes = notes.filter(|badge| badge.weight > Weight::Detail);
     // First what the run is, then what to know about its data.
     let mut badges: Vec<Badge> = run.leaks.iter().map(verdict).chain(notes).collect();
-    if run
-        .devices
-        .iter()
-        .any(|device| !device.oom_events.is_empty())
-    {
+    if run.ran_out_of_memory() {
         let about = "An allocation failed: the run ran out of memory.";
         badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
     }
@@ -167,6 +168,13 @@ mod tests {
             (unknown.label.as_str(), unknown.weight),
             ("clock went back", Weight::Detail)
         );
+    }
+
+    #[test]
+    fn of_most_allocations_the_frames_are_there() {
+        let label = |code| badge(code).label;
+        assert_eq!(label("no_stacks"), "some stacks missing");
+        assert_eq!(label("no_python_frames"), "some Python frames missing");
     }
 
     #[test]

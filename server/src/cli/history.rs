@@ -4,7 +4,7 @@ use super::CliError;
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::system::table::Table;
-use api::history::{History, HistoryChange, HistoryRun};
+use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::labels::Label;
 use api::quality::cautions;
 use api::routes;
@@ -70,7 +70,8 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
             peak,
             run.end.to_string(),
             run.leaked().unwrap_or("cannot tell".to_owned()),
-            run.unused.to_string(),
+            run.measured(Measure::Unused)
+                .map_or("cannot tell".to_owned(), |bytes| bytes.to_string()),
         ]);
     }
     let mut out = table.print("");

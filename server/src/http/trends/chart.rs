@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 use std::ops::Range;
 use timeline::ticks::{self, Tick};
+use trace::compare::told_peak;
 use trace::units::Bytes;
 
 /// Size of the picture, in its own units.
@@ -23,10 +24,39 @@ pub struct Dot {
     pub name: String,
     /// Where it leads.
     pub href: String,
-    /// The number; `None` if it is not known.
-    pub value: Option<Bytes>,
+    /// The number.
+    pub value: Known,
     /// Whether something is wrong with the run.
     pub bad: bool,
+}
+
+/// What is known of a number of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// The number.
+    Exactly(Bytes),
+    /// Only that it is no lower: a part of the run was not recorded.
+    AtLeast(Bytes),
+    /// Nothing.
+    Not,
+}
+
+impl Known {
+    /// How high its dot stands.
+    pub fn level(self) -> Option<Bytes> {
+        match self {
+            Known::Exactly(bytes) | Known::AtLeast(bytes) => Some(bytes),
+            Known::Not => None,
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Known::Exactly(bytes) => told_peak(bytes, false),
+            Known::AtLeast(bytes) => told_peak(bytes, true),
+            Known::Not => "cannot tell".to_owned(),
+        }
+    }
 }
 
 /// A level that lasts over some of the runs, by position.
@@ -61,7 +91,7 @@ fn reach(n: usize) -> f64 {
 
 /// The chart, with its title.
 pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
-    let highest = dots.iter().filter_map(|dot| dot.value).max();
+    let highest = dots.iter().filter_map(|dot| dot.value.level()).max();
     let highest = highest.unwrap_or_default();
     let n = dots.len();
     let rules = rules(highest);
@@ -84,16 +114,17 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
                         line class="trend-level" x1=(from) x2=(to) y1=(y) y2=(y) {}
                     }
                     @for (at, dot) in dots.iter().enumerate() {
-                        @if let Some(value) = dot.value {
-                            @let (x, y) = place(at, n, value, highest);
-                            a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
+                        @if let Some(level) = dot.value.level() {
+                            @let (x, y) = place(at, n, level, highest);
+                            @let words = dot.value.words();
+                            a href=(dot.href) aria-label={ (dot.name) ": " (words) } {
                                 // The dot is too small to be met by a finger; this is not.
                                 circle class="trend-reach" cx=(x) cy=(y) r=(reach(n)) {}
                                 // A point with a round pen is as large on every screen; a circle
                                 // grows with the picture.
                                 path class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
                                     d={ "M" (x) " " (y) "h0" } {
-                                    title { (dot.name) ": " (value) }
+                                    title { (dot.name) ": " (words) }
                                 }
                             }
                         }
@@ -119,17 +150,26 @@ fn labels(rules: &[(f64, String)]) -> Markup {
 /// The horizontal rules: their height, and the level that they stand for.
 fn rules(highest: Bytes) -> Vec<(f64, String)> {
     const MOST: usize = 2;
-    let ticks = ticks::bytes(0.0, highest.0 as f64, MOST).into_iter();
+    let up_to = |most: usize| ticks::bytes(0.0, highest.0 as f64, most);
+    // Below 5 GiB, a step of 5 GiB is the next round one.
+    let ticks = match up_to(MOST) {
+        ticks if ticks.len() > 1 => ticks,
+        _ => up_to(MOST + 1),
+    };
     let placed = |Tick { at, label }| (place(0, 1, Bytes(at as u64), highest).1, label);
-    ticks.map(placed).collect()
+    ticks.into_iter().map(placed).collect()
 }
 
-/// How the newest run stands, and what the highest value is.
+/// How the newest run stands, and what the highest value is. If one of the runs may have been
+/// higher than is known, so may the highest value.
 fn stands(dots: &[Dot]) -> String {
-    let newest = dots.last().and_then(|dot| dot.value);
-    let now = newest.map_or("cannot tell".to_owned(), |value| value.to_string());
-    match dots.iter().filter_map(|dot| dot.value).max() {
+    let now = dots.last().map_or(Known::Not, |dot| dot.value).words();
+    let is_least = dots
+        .iter()
+        .any(|dot| matches!(dot.value, Known::AtLeast(_)));
+    match dots.iter().filter_map(|dot| dot.value.level()).max() {
         None => now,
+        Some(highest) if is_least => format!("now {now}, the highest at least {highest}"),
         Some(highest) => format!("now {now}, at most {highest}"),
     }
 }
@@ -184,25 +224,42 @@ mod tests {
         check(1843, &["0", "1 GiB"]);
         check(2048, &["0", "1 GiB", "2 GiB"]);
         check(300, &["0", "200 MiB"]);
+        check(3082, &["0", "2 GiB"]);
+        check(4229, &["0", "2 GiB", "4 GiB"]);
+        check(4782, &["0", "2 GiB", "4 GiB"]);
+        check(450, &["0", "200 MiB", "400 MiB"]);
         let heights: Vec<f64> = rules(Bytes::gib(2)).into_iter().map(|(y, _)| y).collect();
         assert_eq!(heights, [152.0, 88.0, 24.0]);
     }
 
     #[test]
     fn the_newest_run_is_told_as_it_is() {
-        let check = |values: &[Option<u64>], expected: &str| {
-            let dot = |value: &Option<u64>| Dot {
+        let check = |values: &[Known], expected: &str| {
+            let dot = |&value: &Known| Dot {
                 name: "a".to_owned(),
                 href: String::new(),
-                value: value.map(Bytes::mib),
+                value,
                 bad: false,
             };
             let dots: Vec<Dot> = values.iter().map(dot).collect();
             assert_eq!(stands(&dots), expected);
         };
-        check(&[Some(4), Some(3)], "now 3.00 MiB, at most 4.00 MiB");
-        check(&[Some(4), None], "now cannot tell, at most 4.00 MiB");
-        check(&[None, None], "cannot tell");
+        let exactly = |mib: u64| Known::Exactly(Bytes::mib(mib));
+        let at_least = |mib: u64| Known::AtLeast(Bytes::mib(mib));
+        check(&[exactly(4), exactly(3)], "now 3.00 MiB, at most 4.00 MiB");
+        check(
+            &[exactly(4), Known::Not],
+            "now cannot tell, at most 4.00 MiB",
+        );
+        check(&[Known::Not, Known::Not], "cannot tell");
+        check(
+            &[exactly(4), at_least(3)],
+            "now at least 3.00 MiB, the highest at least 4.00 MiB",
+        );
+        check(
+            &[at_least(3), exactly(4)],
+            "now 4.00 MiB, the highest at least 4.00 MiB",
+        );
     }
 
     #[test]
@@ -225,11 +282,27 @@ mod tests {
     }
 
     #[test]
+    fn a_dot_says_that_its_number_is_a_bound() {
+        let dot = Dot {
+            name: "a".to_owned(),
+            href: "/runs/run_a".to_owned(),
+            value: Known::AtLeast(Bytes::mib(520)),
+            bad: false,
+        };
+        let text = chart("peak", &[dot], &[]).into_string();
+        assert!(
+            text.contains("aria-label=\"a: at least 520 MiB\""),
+            "{text}"
+        );
+        assert!(text.contains("<title>a: at least 520 MiB"), "{text}");
+    }
+
+    #[test]
     fn names_are_no_markup() {
         let dot = Dot {
             name: "<script>".to_owned(),
             href: "/runs/run_a".to_owned(),
-            value: Some(Bytes::gib(2)),
+            value: Known::Exactly(Bytes::gib(2)),
             bad: true,
         };
         let text = chart("peak", &[dot], &[]).into_string();

@@ -7,13 +7,14 @@ use super::super::history as answers;
 use super::super::permits;
 use super::super::shell::{date, page};
 use super::chart::{Dot, Level, chart, levels};
-use super::{leaks, marks};
+use super::{known, leaks, marks};
 use crate::problems::Error;
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::ids::RunId;
-use api::labels::Label;
+use api::labels::{Label, PARAMETER};
 use api::leaks::Verdict;
 use api::people::Scope;
+use api::quality::told_peak;
 use api::routes;
 use axum::response::Response;
 use maud::{Markup, html};
@@ -22,6 +23,8 @@ use trace::units::Bytes;
 
 /// How many labels are offered to choose from.
 const OFFERED: usize = 24;
+/// How many further ones a browser may propose while somebody types.
+const PROPOSED: usize = 1000;
 
 /// The page.
 pub async fn history(
@@ -112,7 +115,7 @@ fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
     }
     let mut offered: Vec<(Label, usize)> = counted.into_iter().collect();
     offered.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    offered.truncate(OFFERED);
+    let others = offered.split_off(offered.len().min(OFFERED));
     let without = |gone: &Label| {
         let rest = chosen.iter().filter(|label| *label != gone);
         routes::history_page(&rest.cloned().collect::<Vec<_>>())
@@ -131,6 +134,24 @@ fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
             @for (label, n) in &offered {
                 a href=(with(label)) { (label) } span class="muted" { "(" (n) ")" }
             }
+            @if !others.is_empty() { span class="muted" { "and " (others.len()) " more" } }
+        }
+        @if !others.is_empty() { (by_name(chosen, &others)) }
+    }
+}
+
+/// A field for one of the labels that are not offered: there may be one for each pull request.
+fn by_name(chosen: &[Label], others: &[(Label, usize)]) -> Markup {
+    html! {
+        form class="account-row" method="get" action=(routes::HISTORY_PAGE) {
+            @for label in chosen { input type="hidden" name=(PARAMETER) value=(label); }
+            label for="other" { "Another label" }
+            input id="other" class="input" name=(PARAMETER) required list="others"
+                autocomplete="off" placeholder="key=value";
+            datalist id="others" {
+                @for (label, _) in others.iter().take(PROPOSED) { option value=(label); }
+            }
+            button class="button" type="submit" { "Add" }
         }
     }
 }
@@ -141,7 +162,11 @@ fn position(runs: &[HistoryRun], id: &RunId) -> usize {
 
 /// The lasting changes, in words, the newest first.
 fn changes(history: &History) -> Markup {
-    let called = |id: &RunId| history.runs[position(&history.runs, id)].called();
+    let run = |id: &RunId| &history.runs[position(&history.runs, id)];
+    let level = |change: &HistoryChange, level: Bytes, id: &RunId| match change.measure {
+        Measure::Peak => told_peak(level, &run(id).quality),
+        _ => level.to_string(),
+    };
     html! {
         @if history.changes.is_empty() {
             p { "Nothing changed for good." }
@@ -149,11 +174,12 @@ fn changes(history: &History) -> Markup {
             h2 { "What changed for good" }
             ul class="trend-changes" { @for change in history.changes.iter().rev() { li {
                 a href=(routes::compare_page(&[change.before.clone(), change.first.clone()])) {
-                    "Since " (called(&change.first))
+                    "Since " (run(&change.first).called())
                 }
-                ": " (change.measure.label()) " " (change.from) " → " strong { (change.to) }
+                ": " (change.measure.label()) " " (level(change, change.from, &change.before))
+                " → " strong { (level(change, change.to, &change.first)) }
                 (lasting(change))
-                (marks(&history.runs[position(&history.runs, &change.first)]))
+                (marks(run(&change.first)))
             } } }
         }
     }
@@ -173,7 +199,7 @@ fn measured(history: &History, measure: Measure) -> Markup {
         .map(|run| Dot {
             name: run.called(),
             href: routes::run_page(&run.run),
-            value: run.measured(measure),
+            value: known(run, measure),
             bad: run.out_of_memory || run.verdict == Some(Verdict::Leak),
         })
         .collect();
@@ -187,7 +213,7 @@ fn measured(history: &History, measure: Measure) -> Markup {
 
 /// The common level of runs without changes.
 fn usual(dots: &[Dot]) -> Option<Bytes> {
-    trace::median::lower(dots.iter().filter_map(|dot| dot.value))
+    trace::median::lower(dots.iter().filter_map(|dot| dot.value.level()))
 }
 
 fn rows(runs: &[HistoryRun]) -> Markup {
@@ -262,6 +288,65 @@ mod tests {
         let html = rows(&[run(&[]), cut]).into_string();
         assert_eq!(html.matches("badge caution").count(), 1, "{html}");
         assert!(html.contains("history cut"), "{html}");
+    }
+
+    #[test]
+    fn of_a_state_no_peak_is_told() {
+        let state = HistoryRun {
+            quality: vec!["state_only".to_owned()],
+            peak: Bytes::mib(520),
+            end: Bytes::mib(520),
+            unused: Bytes::gib(4),
+            ..run(&[])
+        };
+        let history = History {
+            runs: vec![run(&[]), state],
+            changes: Vec::new(),
+            project: None,
+        };
+        let charts = Measure::ALL.map(|measure| measured(&history, measure).into_string());
+        let says = [
+            "now at least 520 MiB, the highest at least 520 MiB",
+            "now 520 MiB, at most 520 MiB",
+            "cannot tell",
+            "now cannot tell, at most 0 B",
+        ];
+        for (chart, says) in charts.iter().zip(says) {
+            assert!(chart.contains(says), "{chart}");
+        }
+        let fell = HistoryChange {
+            measure: Measure::Peak,
+            before: "run_b".parse().unwrap(),
+            first: "run_a".parse().unwrap(),
+            from: Bytes::gib(2),
+            to: Bytes::mib(520),
+            runs: 1,
+        };
+        let mut before = run(&[]);
+        before.run = "run_b".parse().unwrap();
+        let state = history.runs[1].clone();
+        let fallen = History {
+            runs: vec![before, state],
+            changes: vec![fell],
+            project: None,
+        };
+        let html = changes(&fallen).into_string();
+        let says = "peak 2.00 GiB → <strong>at least 520 MiB</strong>";
+        assert!(html.contains(says), "{html}");
+    }
+
+    #[test]
+    fn labels_that_are_not_offered_can_be_typed() {
+        let few = [run(&[("branch", "main"), ("config", "a")])];
+        assert!(!chooser(&[], &few).into_string().contains("<form"));
+        let values: Vec<String> = (10..50).map(|n| n.to_string()).collect();
+        let runs: Vec<HistoryRun> = values.iter().map(|n| run(&[("pr", n.as_str())])).collect();
+        let html = chooser(&[Label::new("branch", "main").unwrap()], &runs).into_string();
+        assert!(html.contains("and 16 more"), "{html}");
+        assert_eq!(html.matches("<option").count(), 16, "{html}");
+        assert!(html.contains("<option value=\"pr=49\">"), "{html}");
+        let kept = "<input type=\"hidden\" name=\"label\" value=\"branch=main\">";
+        assert!(html.contains(kept), "{html}");
     }
 
     #[test]

@@ -12,9 +12,10 @@ pub use pulls::pull_requests;
 
 use super::page::PageQuery;
 use crate::store::Slice;
-use api::history::HistoryRun;
+use api::history::{HistoryRun, Measure};
 use api::leaks::Verdict;
-use api::quality::cautions;
+use api::quality::{cautions, is_least};
+use chart::Known;
 use maud::{Markup, html};
 
 /// Rows of a list on a page.
@@ -45,6 +46,15 @@ fn pages(list: &str, offset: u32, more: bool) -> Markup {
                 @if more { a href=(at(offset.saturating_add(on_page))) { "Older" } }
             }
         }
+    }
+}
+
+/// What is known of a number of a run.
+fn known(run: &HistoryRun, measure: Measure) -> Known {
+    match run.measured(measure) {
+        Some(peak) if measure == Measure::Peak && is_least(&run.quality) => Known::AtLeast(peak),
+        Some(bytes) => Known::Exactly(bytes),
+        None => Known::Not,
     }
 }
 

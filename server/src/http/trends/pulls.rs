@@ -8,13 +8,14 @@ use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page, with_code};
 use super::chart::{Dot, chart};
-use super::{leaks, marks, on_page, pages, shown};
+use super::{known, leaks, marks, on_page, pages, shown};
 use crate::app::App;
 use crate::history;
 use crate::problems::Error;
 use crate::store::{PullRow, StoreError};
+use answers::cards::markdown::Names;
 use api::compare::RecordedComparison;
-use api::history::HistoryRun;
+use api::history::{HistoryRun, Measure};
 use api::people::Scope;
 use api::quality::cautions;
 use api::routes;
@@ -92,11 +93,8 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
         }
         Err(error) => return Err(error),
     };
-    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app
-        .comparisons
-        .compare(&traces, app.pictures.traces.all_texts())
-        .await?;
+    let texts = app.pictures.traces.all_texts();
+    let against = compare::judged(app, &rows, texts, Names::Told).await?;
     let runs = rows.into_iter().map(summary);
     let mut told: Vec<HistoryRun> = runs.filter_map(history::run).collect();
     let judged = match (against.last(), told.len() >= 2) {
@@ -156,7 +154,7 @@ fn of_pull(pr: &str, pushes: &[Push], offset: u32) -> Markup {
             Some(Dot {
                 name: judged.new.called(),
                 href: routes::run_page(&judged.new.run),
-                value: Some(judged.new.peak),
+                value: known(&judged.new, Measure::Peak),
                 bad: judged.outcome == Outcome::Regression,
             })
         })
