@@ -2,7 +2,7 @@
 
 use api::contents::{CategoryBytes, Contents, Held, PhaseMark};
 use std::cmp::Reverse;
-use trace::categories::{self, Categories};
+use trace::categories::{self, Categories, Category};
 use trace::device::DeviceIdx;
 use trace::phases::{Phase, Phases};
 use trace::span::Span;
@@ -114,6 +114,17 @@ pub fn held_by(
     held.retain(|share| share.bytes > Bytes::ZERO);
     held.sort_by_key(|share| (Reverse(share.bytes), share.category));
     held
+}
+
+/// ` (inferred)` if the recorder did not note what all of this is for, otherwise nothing. That a
+/// block is from before the recording is seen, not inferred.
+pub fn inferred(categories: &[CategoryBytes]) -> &'static str {
+    let is_inferred =
+        |share: &CategoryBytes| share.inferred > Bytes::ZERO && share.category != Category::Before;
+    match categories.iter().any(is_inferred) {
+        true => " (inferred)",
+        false => "",
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! `tidemark explain --json` prints this, and the API answers with it. The sentences of the page
 //! are made from it.
 
+use crate::bench::RowOfRun;
 use crate::contents::CategoryBytes;
 use crate::frames::FrameText;
 use crate::leaks::{Pattern, Verdict};
@@ -20,6 +21,9 @@ use trace::units::{Bytes, EventIdx};
 pub struct Explanation {
     /// Its name.
     pub file: String,
+    /// What a bench knows of the run: how its row ended. Absent for what no bench recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench_row: Option<RowOfRun>,
     /// The limit of the process, if the question tells it: a recording does not hold it.
     pub limit: Option<Bytes>,
     /// The torch versions that write such a file; none of a recording of this project's engine.

@@ -1,5 +1,6 @@
 //! Runs: what the list and the head of a run page show.
 
+use crate::bench::RowOfRun;
 use crate::ids::{JobId, RunId, SessionId, UploadId};
 use crate::jobs::RunOfJob;
 use crate::labels::Labels;
@@ -100,6 +101,12 @@ impl RunSummary {
         quality::peak_in_short(self.peak_allocated, &self.quality)
     }
 
+    /// Whether an allocation failed, on any device.
+    pub fn ran_out_of_memory(&self) -> bool {
+        let mut devices = self.devices.iter();
+        devices.any(|device| !device.oom_events.is_empty())
+    }
+
     /// The device that is shown when none is named ([`trace::main_device`]).
     pub fn main_device(&self) -> Option<&DeviceSummary> {
         self.devices.iter().max_by_key(|device| {
@@ -152,7 +159,7 @@ pub struct RunDetail {
     pub settings: Vec<(String, String)>,
     /// Findings about the data, in full.
     pub quality_notes: Vec<QualityNote>,
-    /// What it is the beginning of, where a bench recorded it.
+    /// What it is the beginning of, and how that ended, where a bench recorded it.
     pub bench_row: Option<RowOfRun>,
 }
 
@@ -223,17 +230,6 @@ impl From<ReadDetail> for RunDetail {
             bench_row: read.bench_row,
         }
     }
-}
-
-/// The bench row whose first steps a run is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RowOfRun {
-    /// Steps that the row ran, recorded or not.
-    pub steps: u32,
-    /// Growth over all of them, bytes a step: what the bench shows. The recording's own growth is
-    /// fitted to the steps that it has.
-    pub growth_per_step: i64,
 }
 
 /// `PATCH` of a run.

@@ -1,6 +1,7 @@
 //! The card of a comparison.
 
 use super::{AT_PEAK, capital, held_then, sentence};
+use crate::benched;
 use api::compare::{Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, Tone};
@@ -112,7 +113,12 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
             let others = other_devices(&comparison.against[at - 1].devices, pair);
             format!("{}{others}", difference.headline)
         }
-        None => "no device in both runs holds memory or events".to_owned(),
+        None => {
+            let known = benched::known(&comparison.against[at - 1].gate);
+            let known = known.map(|finding| finding.detail.clone());
+            let none = "no device in both runs holds memory or events".to_owned();
+            known.chain([none]).collect::<Vec<_>>().join("; ")
+        }
     };
     let reason = match comparison.runs.len() {
         2 => sentence(&reason),
@@ -149,7 +155,7 @@ pub fn categories(difference: &Difference) -> String {
     let changes = difference.category_changes().into_iter();
     let changes = changes.filter(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
     held_then(
-        AT_PEAK,
+        &format!("{AT_PEAK} (inferred)"),
         changes.map(|(category, bytes)| (category, signed(bytes as f64))),
     )
 }
@@ -211,8 +217,8 @@ fn changes(difference: &Difference) -> Vec<(String, String)> {
     let levels = difference.series(Series::Allocated);
     let (before, after) = (difference.base.growth, difference.new.growth);
     let growth = before.zip(after);
-    let growth = growth.map_or(0.0, |(before, after)| growth_by(before, after));
-    let by = [levels.peak as f64, levels.end as f64, growth];
+    let growth = growth.and_then(|(before, after)| growth_by(before, after));
+    let by = [levels.peak as f64, levels.end as f64, growth.unwrap_or(0.0)];
     cells(levels.new, after, Some(by))
 }
 

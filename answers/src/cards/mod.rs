@@ -15,7 +15,7 @@ pub use run::{Head, Look, NoCard, RunCard, Watches};
 use trace::categories::Named;
 
 /// Version of the looks of cards; part of their ETag.
-pub const VERSION: u32 = 25;
+pub const VERSION: u32 = 26;
 
 /// How many categories are listed, the largest ones.
 const CATEGORIES: usize = 4;
@@ -23,8 +23,8 @@ const CATEGORIES: usize = 4;
 /// When memory is highest.
 const AT_PEAK: &str = "At the peak";
 
-/// What memory consists of then, in a line: `activations 996 MiB · parameters 324 MiB`. The line
-/// says that this is inferred; it is empty if nothing is known.
+/// What memory consists of then, in a line: `activations 996 MiB · parameters 324 MiB`. It is empty
+/// if nothing is known.
 fn held_then(when: &str, parts: impl Iterator<Item = (Named, String)>) -> String {
     let parts = parts.take(CATEGORIES);
     let parts: Vec<String> = parts
@@ -32,7 +32,7 @@ fn held_then(when: &str, parts: impl Iterator<Item = (Named, String)>) -> String
         .collect();
     match parts.is_empty() {
         true => String::new(),
-        false => format!("{when} (inferred): {}", parts.join(" · ")),
+        false => format!("{when}: {}", parts.join(" · ")),
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn capital(text: &str) -> String {
 }
 
 /// The text with a capital first letter and a full stop.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let text = capital(text);
     match text.ends_with('.') || text.is_empty() {
         true => text,

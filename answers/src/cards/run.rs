@@ -1,12 +1,13 @@
 //! The card of a run.
 
 use super::{AT_PEAK, held_then, sentence};
-use crate::contents::contents;
+use crate::contents::{contents, inferred};
 use crate::decoded::{Decoded, NoDevice};
 use crate::elsewhere::{Elsewhere, elsewhere};
 use crate::facts::DeviceFacts;
 use crate::pictures::marks;
 use crate::texts::Texts;
+use api::bench::{Fault, RowOfRun};
 use api::contents::Contents;
 use api::ids::RunId;
 use api::shares::nameless;
@@ -68,6 +69,8 @@ pub struct RunCard {
     pub verdict: (String, String),
     /// The first failed allocation, in words.
     pub out_of_memory: Option<OutOfMemory>,
+    /// What went wrong that no memory shows, as a bench knows it: in a word or two, and how.
+    pub faults: Vec<[String; 2]>,
     pictures: Vec<Scene>,
     theme: Theme,
 }
@@ -186,9 +189,34 @@ impl RunCard {
             growth,
             verdict: (told.word, told.reason),
             out_of_memory,
+            faults: Vec::new(),
             pictures,
             theme: look.theme,
         })
+    }
+
+    /// The card beside what a bench knows of the run, which is told first.
+    #[must_use]
+    pub fn of_row(mut self, row: &RowOfRun) -> RunCard {
+        // What the recording shows is told already.
+        let is_new = |fault: &Fault| *fault != Fault::OutOfMemory || self.out_of_memory.is_none();
+        let faults = row.faults().filter(is_new);
+        let told = faults.map(|fault| {
+            let about = sentence(&row.about(fault));
+            [super::capital(fault.label()), about]
+        });
+        self.faults = told.collect();
+        let words = self.faults.iter().map(|[word, _]| word.clone());
+        let Some(word) = words.reduce(|words, word| format!("{words}, {}", lowered(&word))) else {
+            return self;
+        };
+        let how = self.faults.iter().map(|[_, how]| format!("{how} "));
+        let how: String = how.collect();
+        let card = &mut self.card;
+        let before = lowered(&card.verdict);
+        card.reason = format!("{how}What this card shows: {before}. {}", card.reason);
+        (card.verdict, card.tone) = (word, Tone::Bad);
+        self
     }
 
     /// The card as a scene.
@@ -390,10 +418,12 @@ fn peak_of(contents: &Contents, unknown: &Unknown) -> String {
         true => "At the end",
         false => AT_PEAK,
     };
-    let held = contents.peak.iter().flat_map(|peak| &peak.categories);
+    let held = contents.peak.as_ref().map(|peak| &peak.categories[..]);
+    let held = held.unwrap_or_default();
+    let parts = held.iter();
     held_then(
-        when,
-        held.map(|share| (share.category, share.bytes.to_string())),
+        &[when, inferred(held)].concat(),
+        parts.map(|share| (share.category, share.bytes.to_string())),
     )
 }
 
@@ -493,5 +523,51 @@ mod tests {
             "device 0 · 2 micro-batches · 0 events"
         );
         assert_eq!(of(Word::Epoch, 1), "device 0 · 1 epoch · 0 events");
+    }
+
+    /// What a bench knows is told before what the memory shows, in the picture and in the block.
+    #[test]
+    fn a_card_tells_first_what_no_memory_shows() {
+        use crate::cards::markdown::{Names, run};
+        let card = || RunCard {
+            card: Card {
+                title: "a".to_owned(),
+                subtitle: String::new(),
+                numbers: Numbers::Headline(Vec::new()),
+                verdict: "No leak".to_owned(),
+                tone: Tone::Good,
+                reason: "Nothing accumulates.".to_owned(),
+                at_peak: String::new(),
+                sites_title: String::new(),
+                sites: Vec::new(),
+            },
+            memory: "GPU memory",
+            levels: [Series::Allocated, Series::Reserved]
+                .map(|series| (series, "2 B".to_owned(), "1 B".to_owned())),
+            growth: None,
+            verdict: ("No leak".to_owned(), "Nothing accumulates.".to_owned()),
+            out_of_memory: None,
+            faults: Vec::new(),
+            pictures: Vec::new(),
+            theme: Theme::Light,
+        };
+        let sound = card().of_row(&RowOfRun::default());
+        assert_eq!((sound.card.tone, sound.faults.len()), (Tone::Good, 0));
+        let row = RowOfRun {
+            corrupted_tensors: 2,
+            crash: Some("setStorage".to_owned()),
+            steps: 3,
+            ..RowOfRun::default()
+        };
+        let told = card().of_row(&row);
+        assert_eq!(told.card.verdict, "Crashed, corrupted data");
+        assert_eq!(told.card.tone, Tone::Bad);
+        let expected = "In step 3: setStorage. 2 restored tensors hold the elements of another \
+                        view. What this card shows: no leak. Nothing accumulates.";
+        assert_eq!(told.card.reason, expected);
+        let block = run(&told, None, Names::Told);
+        let begin = "### GPU memory: a\n\n**Crashed.** In step 3: setStorage.\n\n**Corrupted \
+                     data.** 2 restored tensors hold the elements of another view.\n\n| |";
+        assert!(block.starts_with(begin), "{block}");
     }
 }

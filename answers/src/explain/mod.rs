@@ -9,12 +9,14 @@
 //! lowers     what lowers the largest part of what was held
 //! peak       how the step of the peak differs from the others, and what it still held
 //! words      why, and what would have helped, in sentences
+//! ended      how the run ended, where a bench knows it
 //! page       all of it as a page of Markdown
 //! ```
 //!
 //! `docs/explain.md` describes the parts of an explanation and their sources.
 
 mod advice;
+mod ended;
 mod failure;
 mod lowers;
 mod moment;
@@ -25,6 +27,7 @@ mod room;
 mod tests;
 mod words;
 
+pub use ended::beside;
 pub use page::page;
 
 use crate::elsewhere::{Elsewhere, elsewhere};
@@ -55,7 +58,7 @@ const RESTS: f64 = 0.01;
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 21 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 22 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -146,6 +149,7 @@ pub fn explain(
     watch.look(0)?;
     Ok(Explanation {
         file: file.to_owned(),
+        bench_row: None,
         limit,
         torch: (trace.format.torch_guess.clone()).filter(|_| !is_of_engine(&trace.format.settings)),
         device: explained.transpose()?.map(|mut device| {

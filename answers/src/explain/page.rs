@@ -1,9 +1,11 @@
 //! The explanation as one page of Markdown, for a person or a language model.
 
+use super::ended;
 use super::moment::is_much;
 use super::words::{called_by, made_in};
 use crate::cards::capital;
 use crate::cards::markdown::{code, escaped};
+use crate::contents::inferred;
 use api::explain::{
     Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, PoolRoom,
     Remedy, Room,
@@ -23,6 +25,7 @@ use trace::units::Bytes;
 /// An explanation as a page.
 pub fn page(explanation: &Explanation) -> String {
     let mut out = format!("# GPU memory of {}\n\n", escaped(&explanation.file));
+    out += &ended::told(explanation);
     let Some(device) = &explanation.device else {
         out += "No device holds memory or events.\n";
         return out + &notes(&explanation.notes);
@@ -212,10 +215,11 @@ fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown, about: &str) 
         false => format!(", {} reserved", moment.reserved),
     };
     let mut out = format!(
-        "{when}: {} allocated{reserved}.{}{about}\n\n| what for (inferred) | bytes | share |\n\
+        "{when}: {} allocated{reserved}.{}{about}\n\n| what for{} | bytes | share |\n\
          |---|--:|--:|\n",
         moment.allocated,
-        waiting(moment, room)
+        waiting(moment, room),
+        inferred(&moment.categories)
     );
     for share in &moment.categories {
         let percent = 100.0 * share.bytes.0 as f64 / moment.allocated.0.max(1) as f64;

@@ -244,6 +244,42 @@ fn a_leak_is_told_by_place_and_not_once_more_as_a_category() {
     assert!(!told.iter().any(is_category), "{told:?}");
 }
 
+/// What a recorder noted, as the bench does, is known.
+#[test]
+fn only_what_no_recorder_noted_is_called_inferred() {
+    let explained = |noted: &str| {
+        let event = |at: u64| {
+            let addr = at << 20;
+            format!(r#"{{"action": "alloc", "addr": {addr}, "size": 1048576, "stream": 0{noted}}}"#)
+        };
+        let events: Vec<String> = (1..=8).map(event).collect();
+        let file = format!(
+            r#"{{"segments": [], "device_traces": [[{}]]}}"#,
+            events.join(",")
+        );
+        let mut reader = Reader::new(Limits::default());
+        reader.push(file.as_bytes()).expect("a snapshot");
+        let snapshot = reader.finish().expect("a snapshot");
+        told("plain.json", &trace::replay::run(snapshot))
+    };
+    let noted = explained(r#", "category": "parameter""#);
+    let text = page(&noted);
+    assert!(text.contains("| what for | bytes | share |"), "{text}");
+    assert!(!text.contains("(inferred)"), "{text}");
+    let device = noted.device.expect("it is explained");
+    let advice = "Parameters are 100 % of the peak";
+    let mut to_try = device.to_try.iter();
+    assert!(
+        to_try.any(|told| told.sentence.starts_with(advice)),
+        "{text}"
+    );
+    let text = page(&explained(""));
+    assert!(
+        text.contains("| what for (inferred) | bytes | share |"),
+        "{text}"
+    );
+}
+
 /// In a small program they are most of the peak, and nobody can compute them in chunks.
 #[test]
 fn workspaces_of_libraries_are_told_as_what_they_are() {

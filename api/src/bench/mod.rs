@@ -3,12 +3,14 @@
 //! Sizes are bytes. A number is *computed* (by the engine on the simulated device), of the *engine
 //! on a card*, *measured* (of the real software) or *published* (by somebody else). Each kind has a
 //! place of its own. [`outcome`] is the result of a row, [`verdict`] what the result means in
-//! comparison with its baseline, [`evidence`] what others say.
+//! comparison with its baseline, [`row_of_run`] what is said of it beside its recording,
+//! [`evidence`] what others say.
 
 mod evidence;
 mod frontier;
 mod offloaders;
 mod outcome;
+mod row_of_run;
 mod verdict;
 
 pub use evidence::{Evidence, EvidenceKind, Fate, Hypothesis, Known, Losses};
@@ -17,6 +19,7 @@ pub use frontier::{
 };
 pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
 pub use outcome::{BenchResult, CardFacts};
+pub use row_of_run::{Fault, RowOfRun, wrong_bytes};
 pub use verdict::{BenchStatus, FEWEST_STEPS, GROWS, corrupts, grows, shows_growth, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};

@@ -4,11 +4,16 @@ use super::extract::{Query, compared_runs};
 use super::here::Here;
 use super::packed;
 use super::question::Asker;
+use super::runs::bench_row;
 use crate::app::App;
+use crate::comparisons::Weighed;
 use crate::problems::Error;
 use crate::store::StoredRun;
+use answers::benched;
+use answers::cards::markdown::Names;
 use answers::questions::asked;
 use answers::texts::Texts;
+use api::bench::RowOfRun;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesAsked};
 use api::compare_view::CompareState;
 use api::ids::RunId;
@@ -17,6 +22,8 @@ use api::shares::nameless;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Which runs.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -49,11 +56,10 @@ pub async fn compare(
     let texts = asker.audience.texts();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
     let _turn = asker.turn(&app).await?;
-    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, texts).await?;
+    let against = judged(&app, &rows, texts, Names::Told).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
     let runs = runs.collect();
-    let against = against.iter().map(|one| &***one).collect();
+    let against = against.iter().map(|one| &**one).collect();
     // Names can change, so the document is put together each time; the slow parts are cached.
     Ok(packed::json(&headers, &Shared { runs, against }))
 }
@@ -86,14 +92,83 @@ pub(super) async fn comparison(
     app: &App,
     rows: Vec<StoredRun>,
     texts: Texts,
+    names: Names,
 ) -> Result<Comparison, Error> {
-    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, texts).await?;
+    let against = judged(app, &rows, texts, names).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
     Ok(Comparison {
         runs: runs.collect(),
-        against: against.iter().map(|one| Against::clone(one)).collect(),
+        against: against.into_iter().map(Judged::into_owned).collect(),
     })
+}
+
+/// What is said of one run against the baseline.
+pub(super) enum Judged {
+    /// What their recordings say.
+    Recorded(Arc<Weighed<Against>>),
+    /// The same with what a bench knows laid over it.
+    Benched(Box<Against>),
+}
+
+impl Judged {
+    fn into_owned(self) -> Against {
+        match self {
+            Judged::Recorded(against) => Against::clone(&against),
+            Judged::Benched(against) => *against,
+        }
+    }
+}
+
+impl Deref for Judged {
+    type Target = Against;
+
+    fn deref(&self) -> &Against {
+        match self {
+            Judged::Recorded(against) => against,
+            Judged::Benched(against) => against,
+        }
+    }
+}
+
+/// The runs against the first of them. The recordings are compared once; what a bench knows of its
+/// rows can change, so it is laid over that each time.
+pub(super) async fn judged(
+    app: &App,
+    rows: &[StoredRun],
+    texts: Texts,
+    names: Names,
+) -> Result<Vec<Judged>, Error> {
+    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
+    let against = app.comparisons.compare(&traces, texts).await?;
+    let known = bench_rows(app, rows, texts).await?;
+    let known = known.into_iter().map(|row| match names {
+        Names::Told => row,
+        Names::Withheld => row.map(RowOfRun::nameless),
+    });
+    let known: Vec<Option<RowOfRun>> = known.collect();
+    let Some((base, others)) = known.split_first() else {
+        return Ok(Vec::new());
+    };
+    let judged = against.into_iter().zip(others).map(|(against, new)| {
+        match benched::laid_over(&against, base.as_ref(), new.as_ref()) {
+            Some(told) => Judged::Benched(Box::new(told)),
+            None => Judged::Recorded(against),
+        }
+    });
+    Ok(judged.collect())
+}
+
+/// What a bench knows of each run, for a reader who may see these texts.
+pub(super) async fn bench_rows(
+    app: &App,
+    rows: &[StoredRun],
+    texts: Texts,
+) -> Result<Vec<Option<RowOfRun>>, Error> {
+    let mut known = Vec::with_capacity(rows.len());
+    for row in rows {
+        known.push(bench_row(app, row.id.clone(), texts).await?);
+    }
+    Ok(known)
 }
 
 /// The runs, and how a query of the compare page shows them.

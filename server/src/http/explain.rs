@@ -5,13 +5,14 @@ use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::{StepsQuery, answered};
-use super::runs::kept;
+use super::runs::{bench_row, kept};
 use crate::app::App;
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::store::{Reader, StoreError, StoredRun};
 use answers::explain;
 use answers::texts::Texts;
+use api::bench::RowOfRun;
 use api::explain::Explanation;
 use api::problem::Problem;
 use api::shares::nameless;
@@ -84,6 +85,8 @@ struct Subject {
     steps: Option<String>,
     texts: Texts,
     form: Form,
+    /// What a bench knows of the run.
+    known: Option<RowOfRun>,
 }
 
 /// The run in words, for a person or a language model: what held its memory, what leaks, why it
@@ -107,12 +110,14 @@ pub async fn explain(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let limit = limit.as_deref().map(str::parse::<Bytes>).transpose();
+    let (id, texts) = (run_id(&run)?, audience.texts());
     let subject = Subject {
-        row: kept(&app, run_id(&run)?).await?,
+        known: bench_row(&app, id.clone(), texts).await?,
+        row: kept(&app, id).await?,
         device,
         limit: limit.map_err(|error| Error::BadRequest(format!("limit: {error}")))?,
         steps: steps.level().map(str::to_owned),
-        texts: audience.texts(),
+        texts,
         form: Form::wanted(&headers),
     };
     let (etag, form) = (subject.etag(), subject.form);
@@ -149,7 +154,7 @@ impl Subject {
     /// out: from a hash of it, the name could be guessed.
     fn etag(&self) -> String {
         let parts = format!(
-            "{} {:?} {:?} {:?} {:?} {:?} {:?} v{}",
+            "{} {:?} {:?} {:?} {:?} {:?} {:?} {:?} v{}",
             self.row.id,
             self.name(),
             self.device,
@@ -157,6 +162,7 @@ impl Subject {
             self.steps,
             self.texts.tag(),
             self.form,
+            self.known,
             explain::VERSION
         );
         format!("W/\"{}\"", &blake3::hash(parts.as_bytes()).to_hex()[..32])
@@ -165,7 +171,7 @@ impl Subject {
     /// The answer, packed.
     async fn told(self, app: &App) -> Result<Vec<u8>, Error> {
         if let Some(kept) = self.kept(app).await? {
-            return self.packed(&kept);
+            return self.packed(kept);
         }
         let traces = &app.pictures.traces;
         let steps = self.steps.as_deref();
@@ -180,13 +186,8 @@ impl Subject {
             if let Some(why) = explain::refusal_of(limit, trace, device, watch)? {
                 return Err(Error::BadRequest(format!("limit: {why}")));
             }
-            self.packed(&explain::explain(
-                &self.name(),
-                trace,
-                device,
-                limit,
-                watch,
-            )?)
+            let told = explain::explain(&self.name(), trace, device, limit, watch)?;
+            self.packed(told)
         };
         answered(memory, tell).await
     }
@@ -210,8 +211,10 @@ impl Subject {
         }))
     }
 
-    fn packed(&self, explanation: &Explanation) -> Result<Vec<u8>, Error> {
-        let file = self.form.file(explanation);
+    /// The words beside what a bench knows, packed.
+    fn packed(&self, explanation: Explanation) -> Result<Vec<u8>, Error> {
+        let told = explain::beside(explanation, self.known.clone());
+        let file = self.form.file(&told);
         Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
     }
 }

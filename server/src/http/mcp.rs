@@ -3,7 +3,7 @@
 use super::extract::Origin;
 use super::here::{Here, Readable};
 use super::question::Asker;
-use super::runs::{kept, summary};
+use super::runs::{bench_row, kept, summary};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
 use crate::limits::asking::Turn;
@@ -17,6 +17,7 @@ use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::store::{Reader, Slice, Which};
 use crate::who::access::Entry;
+use api::bench::RowOfRun;
 use api::ids::RunId;
 use api::projects::{ProjectName, named_by};
 use api::runs::RunSummary;
@@ -150,6 +151,8 @@ struct Meant {
     /// The project that its links lead into, if there are several.
     project: Option<ProjectName>,
     decoded: Arc<Decoded>,
+    /// What a bench knows of it.
+    bench_row: Option<RowOfRun>,
 }
 
 impl Dashboard {
@@ -186,6 +189,7 @@ impl Dashboard {
             };
             let traces = &app.pictures.traces;
             let row = kept(app, run.clone()).await?;
+            let known = bench_row(app, run.clone(), traces.all_texts()).await?;
             let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             found.recordings.push(Meant {
@@ -194,6 +198,7 @@ impl Dashboard {
                 name: row.name,
                 project: self.are_several.then(|| app.project.clone()),
                 decoded,
+                bench_row: known,
             });
             // Of two recordings, only one is asked about at a time.
             memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
@@ -267,7 +272,8 @@ impl Library for Found {
             run: meant.id.clone(),
         });
         let trace = Shown(Arc::clone(&meant.decoded));
-        Ok(Recording::new(meant.name.clone(), trace, place))
+        let recording = Recording::new(meant.name.clone(), trace, place);
+        Ok(recording.beside(meant.bench_row.clone()))
     }
 
     fn runs(&self) -> Result<Vec<RunSummary>, String> {

@@ -1,5 +1,6 @@
 //! The recordings that can be asked about.
 
+use api::bench::RowOfRun;
 use api::ids::RunId;
 use api::projects::{ProjectName, in_project};
 use api::routes;
@@ -25,6 +26,8 @@ pub struct Recording {
     held: Box<dyn Deref<Target = Trace>>,
     /// Where it is on a dashboard.
     pub place: Option<Place>,
+    /// What a bench of that dashboard knows of it.
+    pub bench_row: Option<RowOfRun>,
 }
 
 impl Recording {
@@ -38,7 +41,13 @@ impl Recording {
             name,
             held: Box::new(held),
             place,
+            bench_row: None,
         }
+    }
+
+    /// The same, of which a bench may know more.
+    pub fn beside(self, bench_row: Option<RowOfRun>) -> Recording {
+        Recording { bench_row, ..self }
     }
 
     /// Its trace.

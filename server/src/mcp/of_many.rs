@@ -4,6 +4,7 @@ use super::answer::{Answer, Page, Row, document};
 use super::arguments::{OfRuns, OfTwo};
 use super::asker::{Asker, Refusal};
 use super::library::{MOST_RUNS, Recording};
+use answers::benched;
 use answers::cards::{markdown, place_among};
 use api::compare::{Against, ComparedRun, Comparison};
 use api::leaks::Verdict;
@@ -27,7 +28,9 @@ pub(super) fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let ((base, base_of), (new, new_of)) = (base?, new?);
     let held = base.heap_bytes() + new.heap_bytes();
     let watch = asker.watch.beside(held);
-    let against = Against::while_watched(&base, &new, &Limits::default(), watch)?;
+    let recorded = Against::while_watched(&base, &new, &Limits::default(), watch)?;
+    let rows = [&base_of, &new_of].map(|recording| recording.bench_row.as_ref());
+    let against = benched::laid_over(&recorded, rows[0], rows[1]).unwrap_or(recorded);
     let comparison = Comparison {
         runs: vec![compared(base_of, &base), compared(new_of, &new)],
         against: vec![against],
@@ -123,7 +126,7 @@ fn run_row(run: &RunSummary) -> Row {
         Some(Verdict::CannotTell) => ", leaks: cannot tell",
         None => "",
     };
-    let failed = run.devices.iter().any(|d| !d.oom_events.is_empty());
+    let failed = run.ran_out_of_memory();
     let failing = if failed { ", out of memory" } else { "" };
     let (id, name, steps) = (&run.id, &run.name, run.steps);
     let word = run

@@ -15,7 +15,7 @@ use serde_json::json;
 use timeline::format::plural;
 use trace::alive::Dimension;
 use trace::known::Point;
-use trace::leaks::counted_by;
+use trace::leaks::{Weight, counted_by, worst as worst_of};
 use trace::stacks::StackIdx;
 use trace::steps::Word;
 use trace::tiles::with_caller;
@@ -36,7 +36,11 @@ pub(super) fn explain(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
         return Err(Refusal::Told(format!("limit: {why}.")));
     }
     let found = explain::explain(name, trace, device, limit, asker.watch)?;
+    let found = explain::beside(found, recording.bench_row.clone());
     let mut answer = Answer::default();
+    if let Some(row) = &found.bench_row {
+        answer.field("bench_row", row);
+    }
     if let Some(device) = &found.device {
         answer.field("device", &device.device);
         answer.field("recording", &device.recording);
@@ -185,7 +189,8 @@ fn worst<'t>(trace: &'t Trace, watch: Watch<'_>) -> Result<&'t DeviceTrace, Refu
     let devices = trace.devices.iter().collect();
     let (devices, reports) = questions::judged(trace, devices, trace.pinned.as_ref(), watch);
     watch.look(0)?;
-    let worst = trace::leaks::worst(&reports);
+    let weights = devices.iter().zip(&reports);
+    let worst = worst_of(weights.map(|(device, report)| Weight::of(device.device, report)));
     Ok(worst.map_or(chosen, |at| devices[at]))
 }
 
@@ -267,14 +272,19 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
         Row::new(text, &value)
     });
     answer.rows = rows.collect();
-    let view = ViewState {
+    let of_moment = ViewState {
         device: Some(device.device),
         tab: Tab::Alive,
         at: event,
         by,
         ..ViewState::default()
     };
-    answer.link = recording.link(&view);
+    // The page cannot show the state before the first event: without one it shows the last.
+    let is_before_all = event.is_none() && !device.events.is_empty();
+    answer.link = match is_before_all {
+        true => view(&recording, Some(device), Tab::Timeline),
+        false => recording.link(&of_moment),
+    };
     Ok(answer.page(asked.offset))
 }
 

@@ -7,7 +7,6 @@ use api::bench::{
     BenchSummary, CardFacts, DeviceKind, Known, RowCounts,
 };
 use api::ids::{BenchId, BenchRowId, RunId};
-use api::runs::RowOfRun;
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::HashMap;
 use trace::units::Bytes;
@@ -218,22 +217,6 @@ impl Reader<'_> {
         let mut statement = self.tx.prepare_cached(sql)?;
         let found = statement.query_row([row.as_str()], |row| row.get::<_, String>(0));
         bench_id(&found.optional()?.ok_or_else(|| no_row(row))?)
-    }
-
-    /// The finished row whose recording is this run. If several rows made the same recording: the
-    /// row with most steps.
-    pub fn bench_row_of_run(&self, run: &RunId) -> StoreResult<Option<RowOfRun>> {
-        let sql = "SELECT steps_run, growth_per_step FROM bench_rows \
-                   WHERE run = ?1 AND state = 'done' AND steps_run IS NOT NULL \
-                   ORDER BY steps_run DESC, id LIMIT 1";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        let found = statement.query_row([run.as_str()], |row| {
-            Ok(RowOfRun {
-                steps: row.get(0)?,
-                growth_per_step: row.get::<_, f64>(1)?.round() as i64,
-            })
-        });
-        Ok(found.optional()?)
     }
 
     /// Rows of a bench that are not finished.

@@ -629,3 +629,30 @@ fn padded_requests_are_followed_where_only_they_explain_the_addresses() {
     // A few addresses do not tell.
     check(32, 3, 2, 0);
 }
+
+/// A program without Python lacks no Python frames; of one with Python, autograd's threads do.
+#[test]
+fn python_frames_are_missing_only_where_others_are_there() {
+    let are_missing = |files: [&str; 2]| {
+        let event = |(at, file): (u64, &str)| {
+            let frame = format!(r#"{{"name": "f", "filename": "{file}", "line": 3}}"#);
+            let addr = at * 512;
+            format!(
+                r#"{{"action": "alloc", "addr": {addr}, "size": 512, "stream": 0,
+                    "frames": [{frame}]}}"#
+            )
+        };
+        let events: Vec<String> = (1..).zip(files).map(event).collect();
+        let file = format!(
+            r#"{{"segments": [], "device_traces": [[{}]]}}"#,
+            events.join(",")
+        );
+        let read = crate::reader::read(file.as_bytes(), crate::reader::Limits::default());
+        let found = run(read.expect("a snapshot")).quality;
+        let code = crate::quality_code::NO_PYTHON_FRAMES;
+        found.iter().any(|finding| finding.code == code)
+    };
+    assert!(are_missing(["train.py", "engine.cpp"]));
+    assert!(!are_missing(["fused_mlp", "engine.cpp"]));
+    assert!(!are_missing(["train.py", "model.py"]));
+}

@@ -1,6 +1,7 @@
 //! Comparisons as Markdown.
 
 use super::{Links, Names, code, escaped};
+use crate::benched;
 use crate::cards::{capital, categories, place_among, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
@@ -15,6 +16,9 @@ const SITES: usize = 3;
 
 /// Devices listed besides the one that is shown.
 const DEVICES: usize = 15;
+
+/// What is said where nothing can be compared.
+const NO_DEVICE: &str = "No device in both that holds memory or events.\n";
 
 /// The text of the link to the page.
 const OPEN: &str = "Open the comparison";
@@ -54,13 +58,17 @@ pub fn numbers_only(comparison: &Comparison, links: Option<&Links>) -> String {
         match against.difference() {
             Some(difference) => {
                 let _ = writeln!(out, "**{}**\n", verdict(against, difference));
+                out += &of_bench(against);
                 out += &others(against, |other| {
                     let peak = other.series(Series::Allocated).peak;
                     format!("peak allocated {}", signed(peak as f64))
                 });
                 out += &numbers(against, difference);
             }
-            None => out += "No device in both that holds memory or events.\n",
+            None => {
+                out += &of_bench(against);
+                out += NO_DEVICE;
+            }
         }
         out.push('\n');
     }
@@ -93,7 +101,7 @@ pub fn gate(comparison: &Comparison, verdicts: &Verdicts) -> String {
 
 fn one(against: &Against) -> String {
     let Some(difference) = against.difference() else {
-        return "No device in both that holds memory or events.\n".to_owned();
+        return of_bench(against) + NO_DEVICE;
     };
     let mut out = format!(
         "**{}**: {}\n\n",
@@ -115,6 +123,18 @@ fn one(against: &Against) -> String {
         out.push('\n');
     }
     out + &numbers(against, difference) + &leaks(difference) + &sites(difference)
+}
+
+/// What a bench knows of the runs, where no headline tells it.
+fn of_bench(against: &Against) -> String {
+    let lines = benched::known(&against.gate);
+    let lines: String = lines
+        .map(|finding| format!("- {}\n", escaped(&finding.detail)))
+        .collect();
+    match lines.is_empty() {
+        true => lines,
+        false => lines + "\n",
+    }
 }
 
 /// What became of each place that leaks, where there are several.
@@ -185,7 +205,7 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         );
     }
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
-        let change = signed(growth_by(before, after));
+        let change = growth_by(before, after).map_or_else(|| "–".to_owned(), signed);
         let [before, after] = [before, after].map(growth_with_error);
         let _ = writeln!(out, "| growth a step | {before} | {after} | {change} |");
     }
@@ -323,6 +343,11 @@ mod tests {
             growth(5e3, 6e3),
             "| growth a step | 2.00 KiB | 0 B ± 5.86 KiB | −2.00 KiB |",
         );
+        // Two ends have no error.
+        let error = None;
+        let two_ends = growth(9e7, 0.0).map(|growth| Growth { error, ..growth });
+        let expected = "| growth a step | 2.00 KiB | – | – |";
+        check(growth(2048.0, 0.0), two_ends, expected);
     }
 
     #[test]

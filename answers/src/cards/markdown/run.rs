@@ -12,7 +12,10 @@ pub fn run(run: &RunCard, links: Option<&Links>, names: Names) -> String {
         Names::Told => format!("### {memory}: {}\n\n", escaped(&card.title)),
         Names::Withheld => format!("### {memory}\n\n"),
     };
-    // Writing to a string cannot fail.
+    for [fault, about] in &run.faults {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "**{fault}.** {}\n", escaped(about));
+    }
     let _ = write!(out, "| |");
     for (series, ..) in &run.levels {
         let _ = write!(out, " {} |", series.name());

@@ -151,10 +151,16 @@ fn largest_of(
         Category::OptimizerState | Category::KvCache => "is",
         _ => "are",
     };
+    let kind = |block: &BlockIdx| look.device.blocks.kind(*block);
+    let is_inferred = |block| categories::is_inferred(look.stacks(), kind(block), name);
+    let inferred = match of_it.iter().any(is_inferred) {
+        true => " (inferred)",
+        false => "",
+    };
     let advice = Advice {
         basis: Basis::NotComputed,
         sentence: format!(
-            "{label} {verb} {:.0} % of {whole} (inferred){line}. What lowers that: {what}.",
+            "{label} {verb} {:.0} % of {whole}{inferred}{line}. What lowers that: {what}.",
             100.0 * share
         ),
     };

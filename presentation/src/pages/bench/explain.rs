@@ -2,8 +2,7 @@
 
 use super::figures::{change, growth, level};
 use crate::letters::capital;
-use ::timeline::format::{self, count};
-use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS, shows_growth};
+use api::bench::{self, BenchResult, BenchRow, BenchStatus, DeviceKind, GROWS, shows_growth};
 
 /// The sentence.
 pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
@@ -81,21 +80,11 @@ fn of_result(
 
 /// What a card has seen of wrong bytes, or what the simulated device concludes.
 pub fn wrong_bytes(result: &BenchResult) -> String {
-    let n = result.corrupted_tensors;
-    if result.card.is_none() && result.races > 0 {
-        let or_copies = if n == 1 { "or copy" } else { "or copies" };
-        return format!(
-            "{} {or_copies} may have worked on wrong bytes ({})",
-            format::plural(n, "kernel"),
-            places(result.races)
-        );
-    }
-    let hold = if n == 1 { "holds" } else { "hold" };
-    let what = match result.card {
-        Some(_) => "other bytes than were packed",
-        None => "the elements of another view",
+    let device = match result.card {
+        Some(_) => DeviceKind::Cuda,
+        None => DeviceKind::Sim,
     };
-    format!("{} {hold} {what}", format::plural(n, "restored tensor"))
+    bench::wrong_bytes(result.corrupted_tensors, result.races, device)
 }
 
 /// A baseline that ran out has no peak to compare with, and often too few steps to show growth.
@@ -189,13 +178,6 @@ fn is_identical(result: &BenchResult, beside: &BenchResult) -> bool {
         )
     };
     numbers(result) == numbers(beside) && result.growth_per_step == beside.growth_per_step
-}
-
-fn places(races: u64) -> String {
-    match races {
-        1 => "1 pair of places races".to_owned(),
-        n => format!("{} pairs of places race", count(n)),
-    }
 }
 
 /// Rows for tests.

@@ -3,9 +3,9 @@
 use crate::questions::words;
 use ::timeline::format::count;
 use ::timeline::oom;
-use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::{Marks, OomMark};
+use trace::device::DeviceIdx;
 use trace::units::Bytes;
 
 /// How many failed allocations are listed one by one.
@@ -16,11 +16,10 @@ pub fn failed(device: &DeviceSummary) -> usize {
     device.oom_events.len().min(TOLD)
 }
 
-/// That a device leaks, or the pinned memory of the host.
-pub fn leaks_there(found: &LeakSummary) -> String {
-    let place = words::capital(&found.device.name());
-    let step = &found.step;
-    match found.bytes_per_step {
+/// That a device leaks, or the pinned memory of the host: so much a step, or within each step.
+pub fn leaks_there(device: DeviceIdx, bytes_per_step: Bytes, step: &str) -> String {
+    let place = words::capital(&device.name());
+    match bytes_per_step {
         Bytes::ZERO => format!("{place} leaks within each {step}."),
         bytes => format!("{place} leaks {bytes} {}.", words::a(step)),
     }
@@ -66,7 +65,6 @@ pub fn more(marks: &Marks) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::device::DeviceIdx;
     use trace::phases::Phase;
     use trace::span::Span;
     use trace::trace::Step;
@@ -126,19 +124,12 @@ mod tests {
 
     #[test]
     fn a_leak_elsewhere_is_counted_by_what_its_steps_are() {
-        let told = |step: &str, bytes| {
-            leaks_there(&LeakSummary {
-                device: DeviceIdx(1),
-                recording: trace::steps::recording::Kind::Loop,
-                verdict: api::leaks::Verdict::Leak,
-                reason: String::new(),
-                bytes_per_step: Bytes(bytes),
-                step: step.to_owned(),
-            })
-        };
+        let told = |step: &str, bytes| leaks_there(DeviceIdx(1), Bytes(bytes), step);
         assert_eq!(told("step", 2048), "Device 1 leaks 2.00 KiB a step.");
         assert_eq!(told("epoch", 2048), "Device 1 leaks 2.00 KiB an epoch.");
         assert_eq!(told("request", 0), "Device 1 leaks within each request.");
+        let pinned = leaks_there(DeviceIdx::PINNED, Bytes(2048), "step");
+        assert_eq!(pinned, "Pinned host memory leaks 2.00 KiB a step.");
     }
 
     #[test]

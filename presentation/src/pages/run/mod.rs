@@ -5,3 +5,4 @@ pub mod device;
 pub mod failures;
 pub mod head;
 pub mod recording;
+pub mod row;

@@ -5,10 +5,11 @@ use crate::cli::CliError;
 use crate::cli::reading::{read_from, trace_of};
 use crate::cli::remote::Remote;
 use crate::mcp::{ENOUGH, Library, MOST_RUNS, Place, Recording, Reference, only_one};
+use api::bench::RowOfRun;
 use api::ids::RunId;
 use api::projects::ProjectName;
 use api::routes;
-use api::runs::{RunDetail, RunSummary};
+use api::runs::{RunDetail, RunSource, RunSummary};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -33,7 +34,7 @@ enum Source {
 /// A run of the dashboard.
 struct Called {
     run: RunId,
-    /// What people call it, if the search for it told.
+    /// What people call it, if the search for it told all there is to tell.
     name: Option<String>,
 }
 
@@ -110,11 +111,11 @@ impl Recordings {
         Ok(trace)
     }
 
-    /// What people call a run.
-    fn name_of(&self, run: &RunId, server: &str) -> Result<String, String> {
+    /// What people call a run, and what a bench knows of it.
+    fn told_of(&self, run: &RunId, server: &str) -> Result<(String, Option<RowOfRun>), String> {
         let asked = self.remote(server).get(&routes::run(run));
         let detail: RunDetail = asked.map_err(|error: CliError| error.to_string())?;
-        Ok(detail.summary.name)
+        Ok((detail.summary.name, detail.bench_row))
     }
 
     /// The run of the dashboard that a text means, and what people call it. What a name or labels
@@ -138,9 +139,11 @@ impl Recordings {
         let asked = self.remote(server).find(&list, enough);
         asked.map_err(|error: CliError| error.to_string())?;
         let only = only_one(text, &found)?;
+        // Of what a bench made, the bench knows more.
+        let is_all = only.source != RunSource::Engine;
         Ok(Called {
             run: only.id.clone(),
-            name: Some(only.name.clone()),
+            name: is_all.then(|| only.name.clone()),
         })
     }
 }
@@ -161,12 +164,12 @@ impl Library for Recordings {
                 Err(why) => return Err(why),
             },
         };
-        let (source, name, run) = match (run, &self.server) {
+        let (source, name, run, known) = match (run, &self.server) {
             (None, _) => {
                 let path = PathBuf::from(name);
                 let shown = path.file_name().unwrap_or(path.as_os_str());
                 let shown = shown.to_string_lossy().into_owned();
-                (file(&path)?, shown, None)
+                (file(&path)?, shown, None, None)
             }
             (Some(Called { run, name }), Some(server)) => {
                 let place = Some(Place {
@@ -174,8 +177,11 @@ impl Library for Recordings {
                     project: self.project.clone(),
                     run: run.clone(),
                 });
-                let name = name.map_or_else(|| self.name_of(&run, server), Ok)?;
-                (Source::Run(run), name, place)
+                let (name, known) = match name {
+                    Some(name) => (name, None),
+                    None => self.told_of(&run, server)?,
+                };
+                (Source::Run(run), name, place, known)
             }
             (Some(Called { run, .. }), None) => {
                 return Err(format!(
@@ -185,7 +191,7 @@ impl Library for Recordings {
             }
         };
         let trace = self.trace(&source)?;
-        Ok(Recording::new(name, trace, run))
+        Ok(Recording::new(name, trace, run).beside(known))
     }
 
     fn runs(&self) -> Result<Vec<RunSummary>, String> {

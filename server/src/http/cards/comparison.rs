@@ -50,7 +50,7 @@ pub async fn md(
     let (links, texts) = of_link(&app, addresses.origin(), link, &asker.audience).await?;
     let names = Names::asked(query.numbers_only);
     let _turn = asker.turn(&app).await?;
-    let comparison = comparison(&app, rows, names.texts(texts)).await?;
+    let comparison = comparison(&app, rows, names.texts(texts), names).await?;
     let text = match names {
         Names::Told => {
             let here = || Links {
@@ -108,7 +108,7 @@ async fn card(
     format: Format,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
-    let subject = Subject::comparison(app, runs, &asked.query).await?;
+    let subject = Subject::comparison(app, runs, &asked.query, asked.texts).await?;
     respond(app, subject, asked, format).await
 }
 

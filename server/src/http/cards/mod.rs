@@ -10,7 +10,7 @@ use super::compare;
 use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
-use super::runs::kept;
+use super::runs::{bench_row, kept};
 use super::shares::{image_of, page_link};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
@@ -23,6 +23,7 @@ use answers::cards::markdown::{self, Links, Names};
 use answers::cards::{self, ComparisonCard, Head, Look, RunCard, Watches};
 use answers::questions::JUDGING;
 use answers::texts::Texts;
+use api::bench::RowOfRun;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
@@ -131,23 +132,31 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     }
 }
 
-/// The content and the view of a card.
+/// The content and the view of a card, with what a bench knows of each run.
 pub(super) enum Subject {
-    Run(Box<(StoredRun, ViewState)>),
-    Comparison(Vec<StoredRun>, CompareState),
+    Run(Box<(StoredRun, ViewState)>, Option<RowOfRun>),
+    Comparison(Vec<StoredRun>, CompareState, Vec<Option<RowOfRun>>),
 }
 
 impl Subject {
     /// A run, as a query of its page shows it.
-    pub async fn run(app: &App, run: RunId, query: &str) -> Result<Subject, Error> {
+    pub async fn run(app: &App, run: RunId, query: &str, texts: Texts) -> Result<Subject, Error> {
         let view = view_of(query)?;
-        Ok(Subject::Run(Box::new((kept(app, run).await?, view))))
+        let known = bench_row(app, run.clone(), texts).await?;
+        let row = kept(app, run).await?;
+        Ok(Subject::Run(Box::new((row, view)), known))
     }
 
     /// Runs, as a query of the compare page shows them.
-    pub async fn comparison(app: &App, runs: Vec<RunId>, query: &str) -> Result<Subject, Error> {
+    pub async fn comparison(
+        app: &App,
+        runs: Vec<RunId>,
+        query: &str,
+        texts: Texts,
+    ) -> Result<Subject, Error> {
         let (rows, view) = compare::seen(app, runs, query).await?;
-        Ok(Subject::Comparison(rows, view))
+        let known = compare::bench_rows(app, &rows, texts).await?;
+        Ok(Subject::Comparison(rows, view, known))
     }
 
     async fn file(
@@ -158,13 +167,15 @@ impl Subject {
         format: Format,
     ) -> Result<Vec<u8>, Error> {
         match self {
-            Subject::Run(shown) => {
+            Subject::Run(shown, known) => {
                 let (row, view) = *shown;
                 let look = Look { view, texts, theme };
-                run_card(app, row, look, move |card| format.file(&card.scene())).await
+                let draw = move |card: &RunCard| format.file(&card.scene());
+                run_card(app, row, known, look, draw).await
             }
-            Subject::Comparison(rows, view) => {
-                let comparison = compare::comparison(app, rows.clone(), texts).await?;
+            Subject::Comparison(rows, view, _) => {
+                let told = compare::comparison(app, rows.clone(), texts, Names::Told);
+                let comparison = told.await?;
                 let wanted = cards::curves_of(&comparison, &view);
                 let curves = app.comparisons.curves(&rows, wanted).await?;
                 let memory = app.pictures.traces.memory_for_card().await?;
@@ -177,8 +188,8 @@ impl Subject {
         }
     }
 
-    /// Ids, names, and the view; ids stand for the content. A name that the reader may not see is
-    /// left out: from a hash of it, the name could be guessed.
+    /// Ids, names, the view, and what a bench knows; ids stand for the content. A name that the
+    /// reader may not see is left out: from a hash of it, the name could be guessed.
     fn named(&self, texts: Texts) -> String {
         let name = |row: &StoredRun| match texts {
             Texts::All(_) => row.name.clone(),
@@ -190,12 +201,19 @@ impl Subject {
                 .map(|row| format!("{} {:?} ", row.id, name(row)));
             names.collect::<String>()
         };
+        let told = |known: &[Option<RowOfRun>]| match known.iter().any(Option::is_some) {
+            true => format!(" {known:?}"),
+            false => String::new(),
+        };
         match self {
-            Subject::Run(shown) => {
+            Subject::Run(shown, known) => {
                 let (row, view) = &**shown;
-                format!("{}{view}", names(std::slice::from_ref(row)))
+                let known = told(std::slice::from_ref(known));
+                format!("{}{view}{known}", names(std::slice::from_ref(row)))
             }
-            Subject::Comparison(rows, view) => format!("compare {}{view}", names(rows)),
+            Subject::Comparison(rows, view, known) => {
+                format!("compare {}{view}{}", names(rows), told(known))
+            }
         }
     }
 }
@@ -218,7 +236,7 @@ pub async fn svg(
     Path(run): Path<String>,
     asked: Asked,
 ) -> Result<Response, Error> {
-    let subject = Subject::run(&app, run_id(&run)?, &asked.query).await?;
+    let subject = Subject::run(&app, run_id(&run)?, &asked.query, asked.texts).await?;
     respond(&app, subject, asked, Format::Svg).await
 }
 
@@ -234,7 +252,7 @@ pub async fn png(
     Path(run): Path<String>,
     asked: Asked,
 ) -> Result<Response, Error> {
-    let subject = Subject::run(&app, run_id(&run)?, &asked.query).await?;
+    let subject = Subject::run(&app, run_id(&run)?, &asked.query, asked.texts).await?;
     respond(&app, subject, asked, Format::Png).await
 }
 
@@ -271,13 +289,18 @@ pub async fn md(
         }
     });
     let names = Names::asked(query.numbers_only);
+    let known = bench_row(&app, id.clone(), texts).await?;
+    let known = known.map(|row| match names {
+        Names::Told => row,
+        Names::Withheld => row.nameless(),
+    });
     let row = kept(&app, id).await?;
     let look = Look {
         view,
         texts: names.texts(texts),
         theme: Theme::Light,
     };
-    let text = run_card(&app, row, look, move |card| {
+    let text = run_card(&app, row, known, look, move |card| {
         markdown::run(card, Some(&links), names)
     });
     let shelf = app.cards.of(audience.asker());
@@ -345,8 +368,10 @@ pub async fn of_share(
         return Err(Error::Gone(super::audience::ended(&share, None)));
     }
     let subject = match share.target {
-        ShareTarget::Run { run } => Subject::run(&app, run, &share.query).await,
-        ShareTarget::Comparison { runs } => Subject::comparison(&app, runs, &share.query).await,
+        ShareTarget::Run { run } => Subject::run(&app, run, &share.query, texts).await,
+        ShareTarget::Comparison { runs } => {
+            Subject::comparison(&app, runs, &share.query, texts).await
+        }
     };
     let subject = subject.map_err(Error::for_link)?;
     let asked = Asked {
@@ -387,10 +412,11 @@ pub(super) async fn respond(
     Ok(packed.respond(&asked.headers))
 }
 
-/// Makes something of the card of a run.
+/// Makes something of the card of a run, of which a bench may know more.
 async fn run_card<T: Send + 'static>(
     app: &App,
     row: StoredRun,
+    known: Option<RowOfRun>,
     look: Look,
     finish: impl FnOnce(&RunCard) -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -412,7 +438,10 @@ async fn run_card<T: Send + 'static>(
             drawing: watch,
         };
         let card = RunCard::new(&head, &decoded, &look, watches)?;
-        Ok(finish(&card))
+        Ok(finish(&match &known {
+            Some(known) => card.of_row(known),
+            None => card,
+        }))
     })
     .await
 }

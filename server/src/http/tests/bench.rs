@@ -4,16 +4,20 @@ use super::Server;
 use crate::store::AliveTensor;
 use crate::store::{BenchEnd, NewBench, NewBenchRow, Writer};
 use crate::tensors::{self, TensorTable};
-use api::bench::{Bench, BenchResult, BenchStatus, DeviceKind, TensorChanges};
+use api::bench::{Bench, BenchResult, BenchStatus, DeviceKind, RowOfRun, TensorChanges, verdict};
+use api::compare::{Against, Comparison};
+use api::compare_view::CompareState;
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::{FinishedUpload, RowOfRun, RunDetail};
-use axum::http::{Method, StatusCode};
+use api::runs::{FinishedUpload, RunDetail};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use engine::bench::{RunSpec, run_recorded};
 use engine::patches::Patch;
 use engine::systems::System;
 use serde_json::{Value, json};
+use trace::compare::Change;
+use trace::compare::gate::Outcome;
 use trace::units::Bytes;
 
 const ROWS: [&str; 3] = ["row_base", "row_fixed", "row_lost"];
@@ -95,6 +99,200 @@ fn insert(writer: &mut Writer, runs: &[RunId; 2], alive: &[Vec<AliveTensor>; 2])
     }
 }
 
+/// Puts a bench into the database of which two rows made these runs, and ended so. Each was to do
+/// ten steps.
+pub(super) async fn benched(server: &Server, ends: [(RunId, BenchResult); 2]) {
+    let rows = ["row_first", "row_second"];
+    let bench = NewBench {
+        id: "ben_2".parse().unwrap(),
+        created_ms: 0,
+        device: DeviceKind::Sim,
+        steps: None,
+        capacity: None,
+        recorded_steps: 3,
+        rows: rows
+            .map(|id| NewBenchRow {
+                id: row(id),
+                config: "te-fused-attention-fp8".to_owned(),
+                patches: Vec::new(),
+                steps: 10,
+            })
+            .to_vec(),
+    };
+    let write = server.app.store.write(move |writer| {
+        writer.insert_bench(&bench)?;
+        for (id, (run, result)) in rows.into_iter().zip(ends) {
+            writer.claim_bench_row(0)?;
+            let end = BenchEnd::Done {
+                status: verdict(&result, false, None),
+                result: Box::new(result),
+                base: "v1".to_owned(),
+                run: Some(run),
+            };
+            writer.finish_bench_row(&row(id), &end, &[], 0)?;
+        }
+        Ok(())
+    });
+    write.await.unwrap();
+}
+
+/// A server with a run that leaks and one in which that is mended, of which two rows of a bench
+/// ended so.
+async fn ended(ends: [BenchResult; 2]) -> (Server, [RunId; 2]) {
+    let server = Server::start().await;
+    let mut runs = Vec::new();
+    for name in ["off_v1_moe", "off_v3_moe"] {
+        let answer = server.json(Method::POST, &routes::sample(name), "").await;
+        runs.push(answer.read::<FinishedUpload>().run.id);
+    }
+    let runs: [RunId; 2] = runs.try_into().unwrap();
+    // By their recordings alone, the second is better: tests of comparisons say so.
+    let tag = etag(&server, &runs).await;
+    let [first, second] = ends;
+    benched(
+        &server,
+        [(runs[0].clone(), first), (runs[1].clone(), second)],
+    )
+    .await;
+    assert_ne!(etag(&server, &runs).await, tag, "the card is another one");
+    (server, runs)
+}
+
+fn view(runs: &[RunId; 2]) -> String {
+    let state = CompareState {
+        runs: runs.to_vec(),
+        ..CompareState::default()
+    };
+    state.to_string()
+}
+
+/// The tag of a comparison's card.
+async fn etag(server: &Server, runs: &[RunId; 2]) -> HeaderValue {
+    let path = routes::compare_card(&view(runs), "svg");
+    let answer = server.get(&path).await.expect(StatusCode::OK);
+    answer.headers[header::ETAG].clone()
+}
+
+async fn text(server: &Server, path: &str) -> String {
+    let answer = server.get(path).await.expect(StatusCode::OK);
+    String::from_utf8(answer.body.to_vec()).unwrap()
+}
+
+async fn compared(server: &Server, runs: &[RunId; 2]) -> Against {
+    let answer = server.get(&routes::compare(runs)).await;
+    let comparison: Comparison = answer.expect(StatusCode::OK).read();
+    comparison.against.into_iter().next().unwrap()
+}
+
+/// Where data are wrong, memory may look better than ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_data_are_told_before_a_better_memory() {
+    let wrong = BenchResult {
+        corrupted_tensors: 2,
+        races: 1,
+        ..result(10)
+    };
+    let (server, runs) = ended([result(10), wrong]).await;
+    let told = "2 kernels or copies may have worked on wrong bytes (1 pair of places races)";
+    let against = compared(&server, &runs).await;
+    let difference = against.difference().unwrap();
+    assert_eq!(
+        (against.gate.outcome, difference.change),
+        (Outcome::Regression, Change::Worse)
+    );
+    let begin = format!("corrupted data: {told}; the baseline did not, in as many steps");
+    assert_eq!(against.gate.reason, begin);
+    let headline = &difference.headline;
+    assert!(headline.starts_with(&begin), "{headline}");
+    for names in [true, false] {
+        let block = text(
+            &server,
+            &routes::compare_markdown(&view(&runs), None, names),
+        )
+        .await;
+        assert!(block.contains("**Worse**"), "{block}");
+        assert!(block.contains(&begin), "{block}");
+        let block = routes::card_markdown(&runs[1], "v=5", None, names);
+        let block = text(&server, &block).await;
+        let first = format!("\n\n**Corrupted data.** {told}.\n\n| |");
+        assert!(block.contains(&first), "{block}");
+    }
+    let card = text(&server, &routes::compare_card(&view(&runs), "svg")).await;
+    assert!(
+        card.contains("Worse") && card.contains("Corrupted data"),
+        "{card}"
+    );
+    let card = text(&server, &routes::card(&runs[1], "svg")).await;
+    assert!(card.contains("Corrupted data"), "{card}");
+    let page = text(&server, &format!("/api/runs/{}/explain", runs[1])).await;
+    let (_, below) = page.split_once("\n\n").unwrap();
+    assert!(below.starts_with("**Corrupted data.** 2 kernels"), "{page}");
+    // As a baseline it is no measure for the other one.
+    let [base, wrong] = runs;
+    let against = compared(&server, &[wrong, base]).await;
+    assert_eq!(against.gate.outcome, Outcome::CannotTell);
+    let change = against.difference().unwrap().change;
+    assert_eq!(change, Change::NotComparable);
+    let end = "so its memory is no measure for this run, which corrupted none in its 10 steps";
+    assert!(against.gate.reason.contains(end), "{:?}", against.gate);
+}
+
+/// A baseline that raised in its first step needs little, and what it would need is not known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_baseline_that_crashed_is_no_measure() {
+    let crashed = BenchResult {
+        began: Some(true),
+        crash: Some("RuntimeError: setStorage".to_owned()),
+        ..result(0)
+    };
+    let (server, runs) = ended([crashed, result(10)]).await;
+    let against = compared(&server, &runs).await;
+    let difference = against.difference().unwrap();
+    assert_eq!(
+        (against.gate.outcome, difference.change),
+        (Outcome::CannotTell, Change::NotComparable)
+    );
+    let place = "crashed in step 0 (after none of 10 steps)";
+    let end = ", so its memory is no measure for this run, which did not crash in its 10 steps";
+    let begin = format!("the baseline {place}: RuntimeError: setStorage{end}");
+    let (headline, reason) = (&difference.headline, &against.gate.reason);
+    assert!(headline.starts_with(&begin), "{headline}");
+    assert!(reason.starts_with(&begin), "{reason}");
+    let block = async |names| {
+        let path = routes::compare_markdown(&view(&runs), None, names);
+        text(&server, &path).await
+    };
+    let told = block(true).await;
+    assert!(
+        told.contains("**Cannot tell**") && told.contains(&begin),
+        "{told}"
+    );
+    let private = block(false).await;
+    assert!(private.contains(place), "{private}");
+    assert!(!private.contains("setStorage"), "{private}");
+    let block = async |names| {
+        let path = routes::card_markdown(&runs[0], "v=5", None, names);
+        text(&server, &path).await
+    };
+    let said = "**Crashed.** In step 0 (after none of 10 steps)";
+    let told = block(true).await;
+    assert!(
+        told.contains(&format!("{said}: RuntimeError: setStorage.")),
+        "{told}"
+    );
+    let private = block(false).await;
+    assert!(private.contains(&format!("{said}.")), "{private}");
+    // The other way round, it got past the step.
+    let [crashed, base] = runs;
+    let against = compared(&server, &[base, crashed]).await;
+    assert_eq!(against.gate.outcome, Outcome::Regression);
+    let reason = &against.gate.reason;
+    assert!(
+        reason.contains("the baseline got past that step"),
+        "{reason}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_tells_what_its_row_came_to() {
     let server = Server::start().await;
@@ -117,6 +315,10 @@ async fn a_run_tells_what_its_row_came_to() {
     let expected = RowOfRun {
         steps: 8,
         growth_per_step: 1_000,
+        planned: 8,
+        device: Some(DeviceKind::Sim),
+        status: Some(BenchStatus::Baseline),
+        ..RowOfRun::default()
     };
     assert_eq!(row_of(&runs[0]).await, Some(expected));
 

@@ -11,7 +11,10 @@ use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::task::JoinSet;
 use trace::device::DeviceIdx;
+use trace::naming::Rules;
 use trace::units::Bytes;
 
 const ROUTE: &str = "/api/categories";
@@ -40,6 +43,26 @@ async fn rules(server: &Server, rules: &str) -> OwnCategories {
         .json(Method::PUT, ROUTE, &json!({ "rules": rules }).to_string())
         .await;
     answer.expect(StatusCode::OK).read()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_changes_at_once_the_one_that_is_kept_is_used() {
+    let server = Arc::new(Server::start().await);
+    for round in 0..20 {
+        let mut changes = JoinSet::new();
+        for n in 0..8 {
+            let server = Arc::clone(&server);
+            changes.spawn(async move { rules(&server, &format!("r{round}n{n} size>=1")).await });
+        }
+        changes.join_all().await;
+        let kept: OwnCategories = server.get(ROUTE).await.read();
+        let used = server.app.pictures.traces.own_rules();
+        assert_eq!(
+            Rules::parse(&kept.rules).unwrap().key(),
+            used.key(),
+            "{round}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use super::shares::{TOKEN, guarded, open, session, slug, stranger, team};
 use super::{Answer, Server};
 use crate::http::audience::is_within;
 use aho_corasick::AhoCorasick;
+use api::bench::BenchResult;
 use api::ids::RunId;
 use api::routes;
 use api::runs::FinishedUpload;
@@ -388,6 +389,13 @@ fn check_silent(told: &[(String, Answer)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_byte_that_a_redacted_link_can_fetch_tells_a_secret() {
     let (server, runs) = planted().await;
+    let crashed = |secret: &str| BenchResult {
+        crash: Some(format!("RuntimeError: {secret}")),
+        ..BenchResult::default()
+    };
+    let ends = [(SECRETS[0], &runs[0]), (SECRETS[3], &runs[1])];
+    let ends = ends.map(|(secret, run)| (run.clone(), crashed(secret)));
+    super::bench::benched(&server, ends).await;
     let document: Value = team(&server, Method::GET, routes::OPENAPI, "").await.read();
     let listed = runs.iter().map(RunId::as_str).collect::<Vec<_>>().join(",");
     let one = ShareTarget::Run {

@@ -185,7 +185,9 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         let text = format!("{} % of allocations have no stack", percent(without, n));
         notes.push(note(quality_code::NO_STACKS, text));
     }
-    if without_python > 0 {
+    // Where no stack has one, the program is not written in Python, as the bench's: none is
+    // missing.
+    if without_python > 0 && evidence.has_python.contains(&true) {
         let text = format!(
             "{} % of allocations have no Python frame (made by autograd's threads)",
             percent(without_python, n)

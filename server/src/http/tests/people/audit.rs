@@ -3,6 +3,7 @@
 use super::super::super::audited;
 use super::super::{Server, packed_snapshot, request, snapshot};
 use super::{add, form, get, send, with_admin};
+use api::jobs::JobSummary;
 use api::people::{AuditEntry, Role};
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
@@ -95,7 +96,7 @@ async fn what_is_done_is_written_down_with_a_name() {
         .collect();
     let expected = [
         "bo sign_in ".to_owned(),
-        format!("ada delete_run {}", sent.run.id),
+        format!("ada delete_run x.pickle ({})", sent.run.id),
         format!("bo upload {}", sent.run.id),
         "ada add_person bo (member)".to_owned(),
         "somebody on this machine add_person ada (admin)".to_owned(),
@@ -128,6 +129,67 @@ async fn what_is_made_is_written_down_with_its_name() {
         let said = format!("{} {}", entry.action, entry.subject);
         assert!(said.starts_with(expected), "{said}");
     }
+}
+
+/// Nobody can look up the name of an id that is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_or_restored_is_written_down_with_its_name_and_id() {
+    let (server, ada) = with_admin().await;
+    let make = async |name: &str| {
+        let body = format!(r#"{{"name":"{name}"}}"#);
+        let made = send(&server, Some(&ada), Method::POST, "/api/jobs", &body).await;
+        made.expect(StatusCode::CREATED).read::<JobSummary>().id
+    };
+    let (wide, empty) = (make("wide").await, make("empty").await);
+    let mut runs = Vec::new();
+    for rank in 0..2_u8 {
+        let path = format!("/api/upload/rank{rank}.pickle?job={wide}");
+        let mut file = snapshot();
+        file.push(rank);
+        let upload =
+            request(Method::PUT, &path).header(header::AUTHORIZATION, format!("Bearer {ada}"));
+        let sent = server.send(upload.body(Body::from(file)).unwrap()).await;
+        assert!(sent.status.is_success(), "{}", sent.status);
+        runs.push(sent.read::<FinishedUpload>().run);
+    }
+    let run = routes::run(&runs[0].id);
+    let named = r#"{"name":"exp299"}"#;
+    let missing = "/api/jobs/job_none".to_owned();
+    let asked = [
+        (Method::PATCH, run.clone(), named, StatusCode::OK),
+        (Method::DELETE, run, "", StatusCode::OK),
+        (
+            Method::POST,
+            routes::run_restore(&runs[0].id),
+            "",
+            StatusCode::OK,
+        ),
+        (
+            Method::DELETE,
+            routes::job_with_runs(&wide),
+            "",
+            StatusCode::OK,
+        ),
+        (Method::DELETE, routes::job(&empty), "", StatusCode::OK),
+        (Method::DELETE, missing, "", StatusCode::NOT_FOUND),
+    ];
+    for (method, path, body, status) in asked {
+        let answer = send(&server, Some(&ada), method, &path, body).await;
+        assert_eq!(answer.status, status, "{path}");
+    }
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit?limit=4").await.read();
+    let said = audit
+        .iter()
+        .map(|entry| format!("{} {}", entry.action, entry.subject));
+    let said: Vec<String> = said.collect();
+    let id = &runs[0].id;
+    let expected = [
+        format!("delete_job empty ({empty})"),
+        format!("delete_job wide ({wide}) with its 2 runs"),
+        format!("restore_run exp299 ({id})"),
+        format!("delete_run exp299 ({id})"),
+    ];
+    assert_eq!(said, expected);
 }
 
 /// No route that changes something may be missing: a new route is listed, or listed as changing
