@@ -195,3 +195,31 @@ async fn a_job_is_not_read_again_while_it_is_deleted() {
     assert_eq!(browser.eval("return window.read;").await, 0);
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn the_runs_of_a_deleted_job_come_back_with_one_click() {
+    let server = TestServer::start();
+    let page = server.url(&large_job(&server, 3));
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&page).await;
+    let there = "const asked = performance.getEntriesByType('resource'); \
+                 return document.querySelectorAll('.job-page tbody tr').length > 2 && \
+                 asked.some(it => it.name.includes('/api/runs?') && it.responseEnd > 0);";
+    browser
+        .wait_until("the ranks, and the list of runs", there)
+        .await;
+    browser.click(".job-delete").await;
+    browser
+        .click(".job-delete-choices button:nth-child(3)")
+        .await;
+    let told = "return document.querySelector('.toast p')?.innerText \
+                === 'Deleted job “pretrain” and 3 runs' && location.pathname === '/' && \
+                document.querySelector('.runs-deleted summary')?.innerText \
+                === 'Recently deleted (3)';";
+    browser.wait_until("what was deleted", told).await;
+    browser.click(".toast .link-button").await;
+    let back = "return document.querySelectorAll('tr.run').length === 3 && \
+                !document.querySelector('.run-job') && !document.querySelector('.runs-deleted');";
+    browser.wait_until("the runs without a job", back).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

@@ -1,8 +1,9 @@
-//! Ways through the pages that are easily forgotten: back from what is not there, past the header,
-//! from the filter into the list, and what can be asked of a state alone.
+//! Ways through the pages that are easily forgotten: back from what is not there and what was
+//! deleted, past the header, from the filter into the list, to what leaks on another device, and
+//! what can be asked of a state alone.
 
-use serde_json::json;
-use tests::{Browser, TestServer, Theme, Viewport};
+use serde_json::{Value, json};
+use tests::{Browser, TestServer, Theme, Viewport, recording};
 
 #[tokio::test]
 async fn what_is_not_there_leads_back_to_the_runs() {
@@ -65,6 +66,82 @@ async fn at_a_list_of_one(server: &TestServer) -> Browser {
     let list = "return !!document.querySelector('tr.run');";
     browser.wait_until("the list", list).await;
     browser
+}
+
+#[tokio::test]
+async fn a_run_that_is_deleted_elsewhere_says_so_and_comes_back() {
+    let server = TestServer::start();
+    let browser = at_a_list_of_one(&server).await;
+    browser.click(".run-link").await;
+    let shown = "return !!document.querySelector('section.timeline');";
+    browser.wait_until("the run", shown).await;
+    let run = browser.eval("return location.pathname;").await;
+    let run = server.url(&format!("/api{}", run.as_str().expect("a path")));
+    ureq::delete(&run).call().expect("it is deleted");
+    let gone = "return !!document.querySelector('.run-nothing .primary');";
+    browser.wait_until("that it is gone", gone).await;
+    browser.click(".run-nothing .primary").await;
+    browser.wait_until("the run again", shown).await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_comes_back_from_below_the_list() {
+    let server = TestServer::start();
+    let browser = at_a_list_of_one(&server).await;
+    let run = "return new URL(document.querySelector('.run-link').href).pathname;";
+    let run = browser.eval(run).await;
+    let run = server.url(&format!("/api{}", run.as_str().expect("a path")));
+    ureq::delete(&run).call().expect("it is deleted");
+    let listed = "return !document.querySelector('tr.run') && \
+                  document.querySelector('.runs-deleted summary')?.innerText \
+                  === 'Recently deleted (1)';";
+    browser.wait_until("that it was deleted", listed).await;
+    // Also for whoever comes to the page later.
+    browser.goto(&server.url("/")).await;
+    browser.wait_until("that it was deleted", listed).await;
+    browser.click(".runs-deleted summary").await;
+    browser.click(".runs-deleted li button").await;
+    let back = "return !!document.querySelector('tr.run') && \
+                !document.querySelector('.runs-deleted');";
+    browser.wait_until("the run again", back).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// The run names one device that leaks; each other is told, too.
+#[tokio::test]
+async fn a_leak_is_told_on_the_page_of_every_other_device() {
+    let server = TestServer::start();
+    let mut both: Value = serde_json::from_slice(&recording::of(0)).expect("a recording");
+    let events = both["device_traces"][0].clone();
+    let traces = both["device_traces"].as_array_mut().expect("a list");
+    traces.push(events);
+    let notes = both["external_annotations"].as_array_mut().expect("a list");
+    let mut of_other = notes.clone();
+    for note in &mut of_other {
+        note["device"] = json!(1);
+    }
+    notes.append(&mut of_other);
+    let sent = ureq::put(server.url("/api/upload/both.json")).send(both.to_string().as_bytes());
+    let answer = sent.expect("it is kept").body_mut().read_to_vec();
+    let sent: Value = serde_json::from_slice(&answer.expect("an answer")).expect("a run");
+    let run = sent["run"]["id"].as_str().expect("an id");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    for (shown, other) in [(0, 1), (1, 0)] {
+        browser
+            .goto(&server.url(&format!("/runs/{run}?v=5&dev={shown}")))
+            .await;
+        let told = format!(
+            "const told = [...document.querySelectorAll('p.failures strong')]; \
+             return told.map(it => it.innerText).join() === \
+             'Device {other} leaks 4.00 MiB a step.';"
+        );
+        browser.wait_until("the other device", &told).await;
+    }
+    browser.click("p.failures button").await;
+    let there = "return document.querySelector('select[aria-label=Device]').value === '0' && \
+                 !!document.querySelector('#tab-leaks[aria-selected=true]');";
+    browser.wait_until("its leaks", there).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The link to the page with the user's tokens. It also shows who is signed in.
+//! The link to the page with the user's tokens, which also shows who is signed in. From there lead
+//! the links to people, projects and help, also where nobody signs in.
 
 use crate::client;
 use crate::components::icon::{Icon, IconView};
@@ -10,7 +11,8 @@ use api::runs::{Access, ServerInfo};
 use leptos::prelude::*;
 use leptos::task::spawn_local_scoped_with_cancellation;
 
-/// The link in the header. Empty if nobody signs in, or if the page was opened with a link.
+/// The link in the header. Empty until a token is typed where one is needed, and if the page was
+/// opened with a link.
 #[component]
 pub fn AccountLink() -> impl IntoView {
     let OpenedLink(link) = expect_context();
@@ -21,7 +23,8 @@ pub fn AccountLink() -> impl IntoView {
             let _ = access.try_set(Some(server.access));
         }
     });
-    let shown = move || access.get() == Some(Access::Granted) && link.with(Option::is_none);
+    let may_read = move || matches!(access.get(), Some(Access::Granted | Access::Open));
+    let shown = move || may_read() && link.with(Option::is_none);
     move || {
         shown().then(|| {
             view! {
@@ -30,7 +33,7 @@ pub fn AccountLink() -> impl IntoView {
                     href=project::page(routes::ACCOUNT_PAGE)
                     rel="external"
                     aria-label="Account"
-                    title="Your tokens, and who is signed in"
+                    title="Account, people, projects, help"
                 >
                     <IconView icon=Icon::Person/>
                 </a>

@@ -5,12 +5,13 @@ use crate::client::{self, Method};
 use crate::components::drafts;
 use crate::components::focus;
 use crate::components::toasts::{ToastAction, Toasts};
-use api::ids::RunId;
+use api::ids::{JobId, RunId};
 use api::page;
 use api::problem::Problem;
 use api::routes;
 use api::runs::{RenameRun, RunSummary};
 use leptos::prelude::*;
+use presentation::pages::job::delete::is_rank;
 use presentation::response::may_go_better;
 
 /// The key of what is typed for the name of a run.
@@ -33,7 +34,8 @@ pub enum Loaded<T> {
 #[derive(Clone, Copy)]
 pub struct RunsStore {
     runs: RwSignal<Loaded<Vec<RunSummary>>>,
-    /// Whether the list was read to its end once. Until then it has its first pages only.
+    /// Whether the list was read to its end once. Until then it has its first pages only. Each
+    /// reading sets it again.
     whole: RwSignal<bool>,
     /// How often it was asked to be read.
     asked: StoredValue<u32>,
@@ -64,6 +66,7 @@ impl RunsStore {
     }
 
     /// Whether these are all of them: of a long list the first page is there before the others.
+    /// Whoever tracks it is told of each reading.
     pub fn is_whole(self) -> bool {
         self.whole.get()
     }
@@ -78,6 +81,17 @@ impl RunsStore {
         self.runs.with(|runs| match runs {
             Loaded::Ready(runs) => runs.iter().find(|run| run.id == *id).cloned(),
             Loaded::Loading | Loaded::Failed(_) => None,
+        })
+    }
+
+    /// The ranks of a job; none until the list was read to its end.
+    pub fn of_job(self, job: &JobId) -> Vec<RunSummary> {
+        self.runs.with(|runs| match runs {
+            Loaded::Ready(runs) if self.is_whole() => {
+                let ranks = runs.iter().filter(|run| is_rank(run, job));
+                ranks.cloned().collect()
+            }
+            _ => Vec::new(),
         })
     }
 
@@ -183,12 +197,31 @@ impl RunsStore {
         });
     }
 
+    /// Says what was deleted, with a button that brings these runs back.
+    pub fn deleted(self, toasts: Toasts, text: String, runs: Vec<RunId>) {
+        self.refresh();
+        let undo = (!runs.is_empty()).then(|| ToastAction {
+            label: "Undo",
+            act: Callback::new(move |()| self.restore_all(toasts, runs.clone())),
+        });
+        toasts.show(text, undo);
+    }
+
     /// Undoes a deletion.
     pub fn restore(self, toasts: Toasts, id: &RunId) {
-        let path = routes::run_restore(id);
+        self.restore_all(toasts, vec![id.clone()]);
+    }
+
+    /// Undoes several deletions, one after the other. Of what fails, the last is told.
+    pub fn restore_all(self, toasts: Toasts, runs: Vec<RunId>) {
         leptos::task::spawn_local(async move {
-            let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
-            if let Err(problem) = restored {
+            let mut failed = None;
+            for run in &runs {
+                let path = routes::run_restore(run);
+                let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
+                failed = restored.err().or(failed);
+            }
+            if let Some(problem) = failed {
                 toasts.fail("Not restored", &problem);
             }
             self.refresh();

@@ -5,11 +5,12 @@ use crate::components::dialog::{Closing, Dialog};
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::pages::runs_store::RunsStore;
-use api::ids::JobId;
+use api::ids::{JobId, RunId};
 use api::jobs::JobSummary;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::hooks::{use_location, use_navigate};
+use presentation::pages::job::delete::{deleted, shared};
 
 /// The job whose deletion is under way. It is not read again meanwhile: the page would say that
 /// there is no such job before it is left.
@@ -41,17 +42,19 @@ pub fn DeleteJob(job: JobSummary, going: Going) -> impl IntoView {
     let store: RunsStore = expect_context();
     let navigate = use_navigate();
     let here = use_location().pathname;
-    let forget = Callback::new(move |path: String| {
+    let told = job.clone();
+    let forget = Callback::new(move |(path, runs): (String, Vec<RunId>)| {
         // The second of two requests would find no job, and say that it was not deleted.
         if going.job.with_untracked(Option::is_some) {
             return;
         }
         going.job.set(going.named.get_untracked());
         let (navigate, page) = (navigate.clone(), here.get_untracked());
+        let text = deleted(&told, runs.len());
         leptos::task::spawn_local(async move {
             match client::send::<serde::de::IgnoredAny>(Method::Delete, &path).await {
                 Ok(_) => {
-                    store.refresh();
+                    store.deleted(toasts, text, runs);
                     // Whoever reads another page by now goes on reading.
                     if here.get_untracked() == page {
                         return navigate("/", Default::default());
@@ -64,22 +67,31 @@ pub fn DeleteJob(job: JobSummary, going: Going) -> impl IntoView {
     });
     let open = RwSignal::new(false);
     let (keep, delete) = (routes::job(&job.id), routes::job_with_runs(&job.id));
-    let act = move |text: &'static str, class: &'static str, path: String| {
-        view! {
-            <button class=class on:click=move |_| forget.run(path.clone())>{text}</button>
-        }
+    let id = job.id.clone();
+    let delete_job = move |_| forget.run((keep.clone(), Vec::new()));
+    let delete_all = move |_| {
+        let runs = untrack(|| store.of_job(&id)).into_iter();
+        forget.run((delete.clone(), runs.map(|run| run.id).collect()));
+    };
+    let also = move || {
+        let text = shared(&store.of_job(&job.id), &job);
+        text.map(|text| view! { <p>{text}</p> })
     };
     view! {
         <button class="button job-delete" on:click=move |_| open.set(true)>"Delete…"</button>
         <Dialog open=open title="Delete the job?" closing=Closing::Free>
             <p>
-                "A job cannot be restored. Its runs can stay, each by itself in the list; if they "
-                "are deleted too, each can be restored for ten minutes."
+                "A job cannot be restored. Its runs can stay, each by itself in the list. If they "
+                "are deleted too, they can be restored for ten minutes from the list of runs, but "
+                "not as this job."
             </p>
+            {also}
             <div class="job-delete-choices">
                 <button class="button" on:click=move |_| open.set(false)>"Cancel"</button>
-                {act("Delete the job only", "button danger", keep)}
-                {act("Delete the job and its runs", "button danger", delete)}
+                <button class="button danger" on:click=delete_job>"Delete the job only"</button>
+                <button class="button danger" on:click=delete_all>
+                    "Delete the job and its runs"
+                </button>
             </div>
         </Dialog>
     }

@@ -2,12 +2,14 @@
 
 use super::recording::Composition;
 use crate::components::problem_note::ProblemNote;
+use crate::questions::answer::{Answer, ask};
 use crate::questions::reveal;
 use crate::url_state::UrlState;
 use ::timeline::oom;
-use api::leaks::Verdict;
+use api::leaks::{Leaks, Verdict};
 use api::problem::Problem;
-use api::runs::{DeviceSummary, RunDetail};
+use api::routes;
+use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
@@ -15,6 +17,7 @@ use presentation::pages::run::failures::{TOLD, facts, failed, headline, leaks_th
 use presentation::pages::run::head::choose_device;
 use std::sync::Arc;
 use trace::device::DeviceIdx;
+use trace::units::Bytes;
 
 /// What marks the picture of a device, by its ordinal, or why that is not known.
 pub type MarksOf = RwSignal<Option<(DeviceIdx, Result<Arc<Marks>, Problem>)>>;
@@ -84,32 +87,63 @@ pub fn FailuresElsewhere(
     }
 }
 
-/// That another device leaks, or the host's pinned memory, while this one is shown.
+/// That other devices leak, or the host's pinned memory, while this one is shown. The run names one
+/// that leaks, if any does; of the others, their own answers tell.
 #[component]
 pub fn LeaksElsewhere(
     run: Arc<RunDetail>,
     device: Memo<Option<DeviceSummary>>,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
-    move || {
-        let shown = device.with(|device| device.as_ref().map(|device| device.device))?;
-        let leaks = run.summary.leaks.as_ref();
-        let leaks = leaks.filter(|l| l.verdict == Verdict::Leak && l.device != shown)?;
-        let other = leaks.device;
-        let show = move |_| {
-            view.update(|state| {
-                choose_device(state, other);
-                state.tab = Tab::Leaks;
-            });
+    let shown = Memo::new(move |_| device.with(|device| device.as_ref().map(|d| d.device)));
+    let RunSummary {
+        id, devices, leaks, ..
+    } = &run.summary;
+    let named = leaks.as_ref().filter(|l| l.verdict == Verdict::Leak);
+    let named = named.map(|l| (l.device, leaks_there(l.device, l.bytes_per_step, &l.step)));
+    let others = devices.iter().chain(&run.summary.pinned);
+    let others = others.map(|other| other.device);
+    let others = others.filter(|other| named.as_ref().is_some_and(|(named, _)| named != other));
+    let asked = |other: DeviceIdx| {
+        let id = id.clone();
+        let is_elsewhere = move |shown: &DeviceIdx| *shown != other;
+        let path = move || {
+            let shown = shown.get().filter(is_elsewhere);
+            shown.map(|_| routes::leaks(&id, other))
         };
-        Some(view! {
-            <p class="failures">
-                <strong>{leaks_there(leaks)}</strong>
-                " "
-                <button class="link-button" on:click=show>"Show its leaks"</button>
-            </p>
-        })
+        (other, ask::<Leaks>(path))
+    };
+    let asked: Vec<_> = others.map(asked).collect();
+    move || {
+        let shown = shown.get()?;
+        let named = named.clone().filter(|(device, _)| *device != shown);
+        let others = asked.iter().filter_map(|(other, answer)| {
+            let leaks = answer.with(Answer::shown)?;
+            let bytes = Bytes(leaks.bytes_per_step.round() as u64);
+            let is_leak = leaks.verdict == Verdict::Leak;
+            is_leak.then(|| (*other, leaks_there(*other, bytes, &leaks.step)))
+        });
+        let notes = named.into_iter().chain(others);
+        Some(notes.map(|note| leak_note(note, view)).collect_view())
     }
+}
+
+/// That a device leaks, and the way there.
+fn leak_note((device, told): (DeviceIdx, String), view: UrlState<ViewState>) -> AnyView {
+    let show = move |_| {
+        view.update(|state| {
+            choose_device(state, device);
+            state.tab = Tab::Leaks;
+        });
+    };
+    view! {
+        <p class="failures">
+            <strong>{told}</strong>
+            " "
+            <button class="link-button" on:click=show>"Show its leaks"</button>
+        </p>
+    }
+    .into_any()
 }
 
 fn failure(marks: &Marks, (nth, oom): (usize, &OomMark), view: UrlState<ViewState>) -> AnyView {

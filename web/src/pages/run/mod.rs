@@ -4,6 +4,7 @@ mod controls;
 mod failures;
 mod head;
 mod recording;
+mod row;
 
 use crate::client;
 use crate::components::permits::may_manage;
@@ -36,6 +37,7 @@ use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
 use presentation::questions::step_numbers::StepNumbers;
 use recording::RecordingStrip;
+use row::RowFaults;
 use std::sync::Arc;
 use trace::trace::Series;
 
@@ -69,13 +71,16 @@ pub fn RunOf(
         loaded.set(Loaded::Loading);
         load(&id.get(), loaded);
     });
-    // It may be opened, sent or restored while the page says that it is not there.
-    let store: RunsStore = expect_context();
+    // It may be opened, sent or restored while the page says that it is not there, and be deleted
+    // while it is shown.
+    let (store, link): (RunsStore, OpenedLink) = (expect_context(), expect_context());
     Effect::new(move |_| {
         let is_listed = id.get().parse().is_ok_and(|id| store.run(&id).is_some());
-        let failed = loaded.with_untracked(|loaded| matches!(loaded, Loaded::Failed(_)));
-        if is_listed && failed {
-            attempt.update(|n| *n += 1);
+        let may_be_gone = store.is_whole() && !link.is_all_here();
+        match loaded.get_untracked() {
+            Loaded::Failed(_) if is_listed => attempt.update(|n| *n += 1),
+            Loaded::There(id, _) if !is_listed && may_be_gone => leave_if_gone(id, loaded),
+            Loaded::Failed(_) | Loaded::There(..) | Loaded::Loading => {}
         }
     });
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
@@ -99,6 +104,18 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
             Ok(run) => Loaded::There(id, Arc::new(run)),
             Err(problem) => Loaded::Failed(problem),
         });
+    });
+}
+
+/// Says that a run is not there any more, if the server says so: the list of runs may leave it out
+/// for other reasons.
+fn leave_if_gone(id: RunId, loaded: RwSignal<Loaded>) {
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        let answer = client::get::<serde::de::IgnoredAny>(&routes::run(&id)).await;
+        let gone = answer.err();
+        if let Some(problem) = gone.filter(|problem| problem.code == ProblemCode::NotFound) {
+            let _ = loaded.try_set(Loaded::Failed(problem));
+        }
     });
 }
 
@@ -209,6 +226,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     view! {
         <div class="run-page" class:asking=asking>
             <RunHead run=Arc::clone(&run) device=device marks=marks view=view/>
+            <RowFaults run=Arc::clone(&run)/>
             <LinkNotes found=found view=view/>
             <FailuresElsewhere run=Arc::clone(&run) device=device view=view/>
             <LeaksElsewhere run=run device=device view=view/>

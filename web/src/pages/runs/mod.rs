@@ -1,5 +1,6 @@
-//! The list of runs; if the store is empty, the first steps.
+//! The list of runs; if the store is empty, the first steps. Below it, what was deleted just now.
 
+mod deleted;
 mod empty;
 mod focus;
 mod row;
@@ -11,6 +12,7 @@ use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
 use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::url_state::use_url_state;
+use deleted::RecentlyDeleted;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::ListState;
@@ -86,5 +88,5 @@ pub fn RunsPage() -> impl IntoView {
             .into_any()
         }
     };
-    view! { <div class="runs-page">{body}</div> }
+    view! { <div class="runs-page">{body} <RecentlyDeleted/></div> }
 }
