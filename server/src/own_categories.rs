@@ -69,6 +69,7 @@ pub async fn change(app: &App, text: String, who: String) -> Result<(), Error> {
     let write = move |writer: &mut crate::store::Writer<'_>| {
         writer.set_own_categories(&text, &who, now_ms())
     };
+    let _renaming = app.pictures.traces.renaming.lock().await;
     app.store.write(write).await?;
     app.pictures.traces.call_blocks(rules);
     Ok(())

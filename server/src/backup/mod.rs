@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store, StoreError};
 use crate::system::clock::now_ms;
-use crate::system::data_folder::{DATABASE, PROJECTS};
+use crate::system::data_folder::{DATABASE, PROJECTS, has_database};
 use crate::system::data_lock::{self, For, Unusable};
 use api::projects::ProjectName;
 use manifest::{DatabaseFile, Files, MANIFEST, Manifest, hash_of};
@@ -305,7 +305,11 @@ impl<'a> Backup<'a> {
         scope: Scope,
         depth: Depth,
     ) -> Result<Backup<'a>, BackupError> {
-        if !config.data.join(DATABASE).exists() {
+        let unread = |source| BackupError::Read {
+            path: config.data.join(DATABASE),
+            source,
+        };
+        if !has_database(&config.data).map_err(unread)? {
             return Err(BackupError::NoDatabase(config.data.clone()));
         }
         let written = |source| BackupError::Write {

@@ -164,7 +164,7 @@ impl Read for Hashing<'_> {
 fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
     let database = data.join(DATABASE);
-    if !database.is_file() {
+    if !whose::has_database(data)? {
         let why = "it is not a data folder of tidemark".to_owned();
         let path = data.to_owned();
         return Err(CliError::BadInput { path, why });

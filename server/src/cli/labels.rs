@@ -1,6 +1,7 @@
 //! Labels for pushed runs: those on the command line, and those from CI.
 
 use super::CliError;
+use super::output::tell;
 use super::remote::Remote;
 use api::ids::RunId;
 use api::labels::{ChangeLabels, Label, Labels, MOST};
@@ -22,11 +23,17 @@ pub struct LabelArgs {
 }
 
 impl LabelArgs {
-    /// All labels: those from CI, and those on the command line, which win.
+    /// All labels: those on the command line, and those from CI for which there is room beside
+    /// them.
     pub fn all(&self, variable: impl Fn(&str) -> Option<String>) -> Labels {
         let named = self.labels.iter().cloned();
-        let all = of_ci(variable).into_iter().chain(named);
-        all.map(|label| (label.key, label.value)).collect()
+        let mut all: Labels = named.map(|label| (label.key, label.value)).collect();
+        for Label { key, value } in of_ci(variable) {
+            if all.len() < MOST {
+                all.entry(key).or_insert(value);
+            }
+        }
+        all
     }
 
     /// Refuses more labels than a run can have.
@@ -34,12 +41,20 @@ impl LabelArgs {
     /// # Errors
     /// [`CliError::Usage`].
     pub fn check(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(), CliError> {
-        match self.all(variable).len() {
-            n if n > MOST => Err(CliError::Usage(format!(
-                "a run has at most {MOST} labels, not {n}"
-            ))),
-            _ => Ok(()),
+        let all = self.all(&variable);
+        if all.len() > MOST {
+            let n = all.len();
+            let why = format!("a run has at most {MOST} labels, not {n}");
+            return Err(CliError::Usage(why));
         }
+        for label in of_ci(&variable) {
+            if !all.contains_key(&label.key) {
+                tell(&format!(
+                    "the label {label} of CI is left out: a run has at most {MOST}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The labels that a run must have to be a baseline: the target branch of the change, and the
@@ -167,6 +182,21 @@ mod tests {
         check(&[], PUSH, &["branch=main", "commit=1f2e"]);
         check(&[], MERGE_REQUEST, &["branch=fix", "commit=9a"]);
         check(&["commit=ab"], PUSH, &["branch=main", "commit=ab"]);
+    }
+
+    #[test]
+    fn what_ci_says_takes_no_room_from_what_is_named() {
+        let check = |n: usize, refused: bool| {
+            let named: Vec<String> = (0..n).map(|n| format!("k{n}=v")).collect();
+            let named = args(&named.iter().map(String::as_str).collect::<Vec<_>>());
+            let ci = variables(PUSH);
+            assert_eq!(named.check(ci).is_err(), refused, "{n}");
+            assert_eq!(named.all(ci).len(), (n + 2).min(MOST.max(n)), "{n}");
+        };
+        check(MOST - 2, false);
+        check(MOST - 1, false);
+        check(MOST, false);
+        check(MOST + 1, true);
     }
 
     #[test]

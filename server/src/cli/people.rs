@@ -105,7 +105,7 @@ fn not_ours(error: Unusable) -> CliError {
 
 async fn run(args: PeopleArgs) -> Result<String, CliError> {
     let database = args.data.join(DATABASE);
-    if !database.is_file() {
+    if !whose::has_database(&args.data)? {
         // The first person can be added before the server starts for the first time.
         match args.what {
             What::Add { .. } => tell(&format!("{}: a new data folder", args.data.display())),

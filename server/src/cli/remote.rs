@@ -90,6 +90,22 @@ impl RemoteArgs {
     }
 }
 
+/// Refuses what is no address: a host alone is the most frequent slip.
+fn check_address(server: &str) -> Result<(), CliError> {
+    let scheme = server.split_once("://").map(|(scheme, _)| scheme);
+    let is_known = |scheme: &str| {
+        ["http", "https"]
+            .iter()
+            .any(|s| scheme.eq_ignore_ascii_case(s))
+    };
+    match scheme.is_some_and(is_known) {
+        true => Ok(()),
+        false => Err(CliError::Usage(format!(
+            "--server `{server}`: the address of a dashboard begins with http:// or https://"
+        ))),
+    }
+}
+
 /// A dashboard.
 pub struct Remote<'a> {
     agent: Agent,
@@ -102,8 +118,9 @@ impl<'a> Remote<'a> {
     /// The dashboard that the options name.
     ///
     /// # Errors
-    /// When the token would go there unencrypted.
+    /// When it is no address, and when the token would go there unencrypted.
     pub fn new(args: &'a RemoteArgs) -> Result<Remote<'a>, CliError> {
+        check_address(&args.server)?;
         args.way.check(&args.server, args.token.as_deref())?;
         Ok(Remote::at(&args.server, args.token.as_deref()).of(args.project.as_ref()))
     }
@@ -424,6 +441,19 @@ mod tests {
             check(there, "", false, true);
         }
         check("https://tidemark.example", "secret", false, true);
+    }
+
+    #[test]
+    fn an_address_has_a_scheme() {
+        let check = |server: &str, ok: bool| {
+            assert_eq!(check_address(server).is_ok(), ok, "{server}");
+        };
+        check("http://127.0.0.1:7878", true);
+        check("HTTPS://tidemark.example/", true);
+        check("tidemark.example", false);
+        check("tidemark:7878", false);
+        check("ftp://tidemark.example", false);
+        check("", false);
     }
 
     /// A hostile dashboard, or one that has moved.

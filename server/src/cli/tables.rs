@@ -12,7 +12,7 @@ use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use render::LeakOf;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use timeline::format::{self, UnixMillis};
@@ -90,7 +90,7 @@ impl Partition {
 /// # Errors
 /// When the dashboard cannot be asked, or the folder not be written, or is somebody else's.
 pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
-    own(&args.folder)?;
+    let _lock = own(&args.folder)?;
     let projects = projects(&args.remote)?;
     let in_project = |project| Ok(Remote::new(&args.remote)?.of(Some(project)));
     let remotes = projects.iter().map(in_project);
@@ -243,12 +243,26 @@ fn leaks_of(run: &RunSummary, home: &Remote<'_>) -> Result<Option<Vec<LeakOf>>, 
     Ok(Some(found))
 }
 
-/// Makes the folder this command's, unless it is somebody else's.
-fn own(folder: &Path) -> Result<(), CliError> {
+/// Makes the folder this command's for as long as the file is open, unless it is somebody else's,
+/// or another such command writes in it.
+fn own(folder: &Path) -> Result<File, CliError> {
     let mark = folder.join(MARK);
-    if mark.is_file() {
-        return Ok(());
+    if !mark.is_file() {
+        take(folder, &mark)?;
     }
+    let lock = File::open(&mark).map_err(|error| unwritable(&mark, &error))?;
+    match lock.try_lock() {
+        // Some network drives have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(CliError::Failed(format!(
+            "another `tidemark tables` writes in {} right now: let it end first",
+            folder.display()
+        ))),
+    }
+}
+
+/// Marks a new or an empty folder as this command's.
+fn take(folder: &Path, mark: &Path) -> Result<(), CliError> {
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     let mut entries = fs::read_dir(folder).map_err(|error| unwritable(folder, &error))?;
     if entries.next().is_some() {
@@ -259,7 +273,7 @@ fn own(folder: &Path) -> Result<(), CliError> {
         return Err(CliError::Usage(why));
     }
     let about = "Parquet tables by `tidemark tables`, which replaces what is in this folder.\n";
-    fs::write(&mark, about).map_err(|error| unwritable(&mark, &error))
+    fs::write(mark, about).map_err(|error| unwritable(mark, &error))
 }
 
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
@@ -481,8 +495,12 @@ mod tests {
     fn a_folder_with_other_files_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("new");
-        own(&at).unwrap();
+        drop(own(&at).unwrap());
         fs::write(at.join("x"), "").unwrap();
+        let lock = own(&at).unwrap();
+        let refused = own(&at).unwrap_err();
+        assert!(refused.to_string().contains("another"), "{refused}");
+        drop(lock);
         own(&at).unwrap();
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let refused = own(folder.path()).unwrap_err();

@@ -2,7 +2,7 @@
 //! command makes would be out of the server's reach: its next write or backup would fail.
 
 use super::CliError;
-use crate::system::data_folder::DATABASE;
+use crate::system::data_folder::{self, DATABASE};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -22,6 +22,20 @@ fn check_as(folder: &Path, me: u32) -> Result<(), CliError> {
         // If it cannot be looked at, opening it gives the reason.
         _ => Ok(()),
     }
+}
+
+/// Whether a folder has a database.
+///
+/// # Errors
+/// When the system does not let this user look: another user's folder is not an empty one.
+pub fn has_database(folder: &Path) -> Result<bool, CliError> {
+    data_folder::has_database(folder).map_err(|error| CliError::BadInput {
+        path: folder.to_owned(),
+        why: match folder.metadata().map(|folder| folder.uid()) {
+            Ok(owner) => format!("{error}: run the command as user {owner}, whose folder it is"),
+            Err(_) => error.to_string(),
+        },
+    })
 }
 
 /// Refuses if root is about to fill a folder that was made for another user. Nobody else can by

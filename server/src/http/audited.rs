@@ -11,9 +11,11 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use std::fmt::Display;
 use std::sync::Arc;
 
-/// The subject of a request whose path does not name it. The handler adds this to its answer.
+/// The subject of a request whose path does not name it, or has only its id. The handler adds this
+/// to its answer.
 #[derive(Clone, Debug)]
 pub struct Subject(pub String);
 
@@ -21,6 +23,11 @@ impl Subject {
     /// Makes the extension for an answer.
     pub fn of(subject: impl ToString) -> Extension<Subject> {
         Extension(Subject(subject.to_string()))
+    }
+
+    /// What is gone or back. Its path has only the id, whose name nobody can look up any more.
+    pub fn called(name: &str, id: impl Display) -> Subject {
+        Subject(format!("{name} ({id})"))
     }
 }
 

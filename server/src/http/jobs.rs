@@ -166,21 +166,29 @@ pub async fn delete(
     Here(app): Here,
     Path(job): Path<String>,
     Query(query): Query<DeleteQuery>,
-) -> Result<axum::Json<JobSummary>, Error> {
+) -> Result<Response, Error> {
     let id = job_id(&job)?;
     let write = app.store.write(move |writer| {
         let summary = writer.reader().job(&id)?;
-        if query.runs == RunsOfJob::Delete {
-            for rank in writer.reader().ranks_of(&summary.id, 0)? {
-                writer.delete_run(&rank.run, now_ms())?;
-            }
+        let going = match query.runs {
+            RunsOfJob::Keep => Vec::new(),
+            RunsOfJob::Delete => writer.reader().ranks_of(&summary.id, 0)?,
+        };
+        for rank in &going {
+            writer.delete_run(&rank.run, now_ms())?;
         }
         writer.forget_job(&summary.id)?;
-        Ok(summary)
+        Ok((summary, going.len()))
     });
-    let summary = write.await?;
+    let (summary, runs) = write.await?;
     app.runs_changed();
-    Ok(axum::Json(summary))
+    let Subject(job) = Subject::called(&summary.name, &summary.id);
+    let subject = match runs {
+        0 => job,
+        1 => format!("{job} with its run"),
+        runs => format!("{job} with its {runs} runs"),
+    };
+    Ok((Subject::of(subject), axum::Json(summary)).into_response())
 }
 
 /// The job and rank of an upload: the given rank, otherwise the rank in the file's name.

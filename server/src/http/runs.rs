@@ -1,6 +1,7 @@
 //! Runs: list, read, rename, delete, restore.
 
 use super::audience::Audience;
+use super::audited::Subject;
 use super::extract::{Json, Path, Query, labels_of, run_id};
 use super::here::Here;
 use super::packed;
@@ -12,12 +13,14 @@ use crate::system::clock::now_ms;
 use answers::facts::DeviceFacts;
 use answers::run_names;
 use answers::texts::Texts;
+use api::bench::RowOfRun;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::runs::{RenameRun, RunDetail, RunSummary};
 use api::shares::nameless;
+use axum::Extension;
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use trace::redact::{self, Key};
 use trace::trace::{QualityNote, Series};
@@ -96,10 +99,7 @@ pub async fn get(
         ..detail(row, settings)
     };
     if audience.is_of_link() {
-        // A link opens runs. It does not show the job of a run, the team's labels, or who sent it.
-        detail.summary.uploaded_by = None;
-        detail.summary.job = None;
-        detail.summary.labels.clear();
+        leave_out_team(&mut detail.summary);
     }
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
@@ -135,16 +135,13 @@ pub async fn rename(
             body = RunSummary),
         (status = 404, body = Problem),
     ))]
-pub async fn delete(
-    Here(app): Here,
-    Path(run): Path<String>,
-) -> Result<axum::Json<RunSummary>, Error> {
+pub async fn delete(Here(app): Here, Path(run): Path<String>) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let write = app.store.write(move |writer| {
         writer.delete_run(&id, now_ms())?;
         writer.reader().run(&id)
     });
-    changed(&app, write.await?)
+    gone_or_back(&app, write.await?)
 }
 
 /// Undoes a deletion.
@@ -154,16 +151,13 @@ pub async fn delete(
         (status = 200, description = "The run that is restored.", body = RunSummary),
         (status = 404, body = Problem),
     ))]
-pub async fn restore(
-    Here(app): Here,
-    Path(run): Path<String>,
-) -> Result<axum::Json<RunSummary>, Error> {
+pub async fn restore(Here(app): Here, Path(run): Path<String>) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let write = app.store.write(move |writer| {
         writer.restore_run(&id)?;
         writer.reader().run(&id)
     });
-    changed(&app, write.await?)
+    gone_or_back(&app, write.await?)
 }
 
 /// The entry of a run in the list.
@@ -179,6 +173,22 @@ pub async fn kept(app: &App, run: RunId) -> Result<StoredRun, Error> {
         reader.run(&run)
     });
     Ok(read.await?)
+}
+
+/// What a bench knows of a run, for a reader who may see these texts.
+pub async fn bench_row(app: &App, run: RunId, texts: Texts) -> Result<Option<RowOfRun>, Error> {
+    let read = app.store.read(move |reader| reader.bench_row_of_run(&run));
+    let row = read.await?;
+    Ok(match texts {
+        Texts::All(_) => row,
+        Texts::Redacted(_) => row.map(RowOfRun::nameless),
+    })
+}
+
+/// The answer about a run that is deleted or restored, with what the audit says of it.
+fn gone_or_back(app: &App, row: StoredRun) -> Result<Response, Error> {
+    let subject = Extension(Subject::called(&row.name, &row.id));
+    Ok((subject, changed(app, row)?).into_response())
 }
 
 fn changed(app: &App, row: StoredRun) -> Result<axum::Json<RunSummary>, Error> {
@@ -197,31 +207,84 @@ fn detail(row: StoredRun, settings: Vec<(String, String)>) -> RunDetail {
     }
 }
 
+/// A link opens runs. It does not show the job of a run, the team's labels, or who sent it. Each
+/// field is named, so that a new one is open to readers of links only if somebody says so.
+fn leave_out_team(run: &mut RunSummary) {
+    let RunSummary {
+        uploaded_by,
+        job,
+        labels,
+        id: _,
+        name: _,
+        source: _,
+        created_ms: _,
+        file_bytes: _,
+        content_hash: _,
+        devices: _,
+        pinned: _,
+        steps: _,
+        peak_allocated: _,
+        quality: _,
+        leaks: _,
+        deleted_ms: _,
+    } = run;
+    *uploaded_by = None;
+    *job = None;
+    labels.clear();
+}
+
 /// Removes what strangers may not see from the head of a run page, in the same way as
-/// `trace::redact` does for the trace.
+/// `trace::redact` does for the trace. Each field is named, as above; what belongs to the team is
+/// gone already.
 fn leave_out_names(run: &mut RunDetail, key: Key) {
-    for (name, value) in &mut run.settings {
+    let RunDetail {
+        summary,
+        settings,
+        quality_notes,
+        bench_row,
+        pickle_protocol: _,
+        torch_guess: _,
+    } = run;
+    *bench_row = bench_row.take().map(RowOfRun::nameless);
+    for (name, value) in settings {
         (*name, *value) = key.setting(name, value);
     }
-    for note in &mut run.quality_notes {
+    for note in &mut *quality_notes {
         *note = redact::note(note);
     }
-    let summary = &mut run.summary;
-    summary.name = nameless(&summary.id);
-    summary.quality = codes(&run.quality_notes);
-    // With hash and size, somebody could confirm a guess about the file. The time shows when
-    // somebody worked.
-    summary.content_hash.clear();
-    summary.created_ms = 0;
-    if let Some(leaks) = &mut summary.leaks {
+    let RunSummary {
+        id,
+        name,
+        content_hash,
+        created_ms,
+        quality,
+        leaks,
+        devices,
+        pinned,
+        source: _,
+        file_bytes: _,
+        steps: _,
+        peak_allocated: _,
+        uploaded_by: _,
+        job: _,
+        labels: _,
+        deleted_ms: _,
+    } = summary;
+    *name = nameless(id);
+    *quality = codes(quality_notes);
+    // By the whole hash, somebody could be sure of a guess about the file; the id has most of it
+    // (SECURITY.md). The time shows when somebody worked.
+    content_hash.clear();
+    *created_ms = 0;
+    if let Some(leaks) = leaks {
         leaks.reason.clear();
     }
     let times = || {
-        let devices = summary.devices.iter().chain(&summary.pinned);
+        let devices = devices.iter().chain(&*pinned);
         devices.filter_map(|device| device.time)
     };
     let start = Micros(times().map(|(first, _)| first).min().unwrap_or_default());
-    let devices = summary.devices.iter_mut().chain(&mut summary.pinned);
+    let devices = devices.iter_mut().chain(pinned);
     for (first, last) in devices.filter_map(|d| d.time.as_mut()) {
         for time in [first, last] {
             *time = redact::since(start, Micros(*time)).0;

@@ -57,6 +57,9 @@ pub struct Traces {
     damaged: Sender<i64>,
     /// What the team calls blocks.
     own: RwLock<Arc<Rules>>,
+    /// Held while what the team calls blocks is stored and then used: what is used last must be
+    /// what is stored last.
+    pub renaming: tokio::sync::Mutex<()>,
     told: Mutex<Option<Receiver<i64>>>,
 }
 
@@ -72,6 +75,7 @@ impl Traces {
             loading: Mutex::default(),
             damaged,
             own: RwLock::default(),
+            renaming: tokio::sync::Mutex::default(),
             told: Mutex::new(Some(told)),
         }
     }

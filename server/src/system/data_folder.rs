@@ -1,5 +1,8 @@
 //! What lies in a data folder, by name.
 
+use std::io;
+use std::path::Path;
+
 /// The database.
 pub const DATABASE: &str = "tidemark.db";
 
@@ -30,3 +33,11 @@ pub const PROJECTS: &str = "projects";
 pub const OURS: [&str; 8] = [
     DATABASE, LOCK, RESTORING, REBUILDING, HAS_PEOPLE, BLOBS, BENCH, PROJECTS,
 ];
+
+/// Whether a folder has a database.
+///
+/// # Errors
+/// When the system does not let us look: another user's folder is not an empty one.
+pub fn has_database(folder: &Path) -> io::Result<bool> {
+    folder.join(DATABASE).try_exists()
+}

@@ -10,7 +10,7 @@ use crate::app::App;
 
 use crate::problems::Error;
 use crate::who::access::{Entry, Who};
-use api::ids::TokenId;
+use api::ids::{RunId, TokenId};
 use api::people::{AuditEntry, PersonalToken, Scopes};
 use api::query::encode;
 use api::routes;
@@ -336,9 +336,9 @@ fn audit_rows(entries: &[AuditEntry]) -> Markup {
                 td { (entry.who) }
                 td data-label="From" { (entry.address) }
                 td { (entry.action.replace('_', " ")) }
-                td { @match entry.subject.starts_with("run_") {
-                    true => a href={ "/runs/" (entry.subject) } { (entry.subject) },
-                    false => (entry.subject),
+                td { @match run_in(&entry.subject) {
+                    Some(run) => a href=(routes::run_page(&run)) { (entry.subject) },
+                    None => (entry.subject),
                 } }
                 @if several { td { @if let Some(project) = &entry.project { (project) } } }
             } } }
@@ -346,9 +346,30 @@ fn audit_rows(entries: &[AuditEntry]) -> Markup {
     }
 }
 
+/// The run that an entry is about: its object is an id, or a name with the id behind it.
+fn run_in(subject: &str) -> Option<RunId> {
+    let behind = subject.strip_suffix(')');
+    let behind = behind.and_then(|text| text.rsplit_once('('));
+    behind.map_or(subject, |(_, id)| id).parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_leads_to_its_run() {
+        let check = |subject: &str, expected: Option<&str>| {
+            let run = run_in(subject).map(|run| run.to_string());
+            assert_eq!(run.as_deref(), expected, "{subject}");
+        };
+        check("run_Ab1", Some("run_Ab1"));
+        check("exp299 (run_Ab1)", Some("run_Ab1"));
+        check("run_7.pickle (run_Ab1)", Some("run_Ab1"));
+        check("run_7.pickle", None);
+        check("wide (job_Ab1) with its 2 runs", None);
+        check("", None);
+    }
 
     #[test]
     fn wrong_tokens_and_links_are_counted_in_plain_english() {

@@ -87,7 +87,7 @@ fn what_is_gone_leaves_room_before_the_first_event() {
 }
 
 /// A line that is left out has a backward pass, too, which has no stack of its own: what it asks
-/// for is known by what it gives back. Other operations keep theirs.
+/// for is known by what it gives back, the input of its operation. Other operations keep theirs.
 #[test]
 fn a_backward_pass_belongs_to_the_operations_that_are_gone() {
     let mut builder = TraceBuilder::default();
@@ -95,9 +95,10 @@ fn a_backward_pass_belongs_to_the_operations_that_are_gone() {
         alloc_stack: builder.stack(name, "net.py", 3),
         ..block_of(Bytes(bytes))
     };
-    let (norm, gelu) = (kind("norm", 4096), kind("gelu", 8192));
+    let [embedding, norm, gelu] = [("embedding", 4096), ("norm", 8192), ("gelu", 1024)]
+        .map(|(name, bytes)| kind(name, bytes));
     let other = kind("step", 512);
-    let saved = [norm, gelu].map(|kind| builder.alloc(kind));
+    let [embedded, normed, made] = [embedding, norm, gelu].map(|kind| builder.alloc(kind));
     let mut backward_of = |saved: BlockIdx, bytes: u64| {
         let gradient = builder.alloc(block_of(Bytes(bytes)));
         builder.free_requested(saved);
@@ -108,8 +109,8 @@ fn a_backward_pass_belongs_to_the_operations_that_are_gone() {
         }
         gradient
     };
-    let of_gelu = backward_of(saved[1], 8192);
-    let of_norm = backward_of(saved[0], 4096);
+    let of_gelu = backward_of(normed, 8192);
+    let of_norm = backward_of(embedded, 4096);
     let trace = builder.finish();
     let (device, stacks) = (&trace.devices[0], &trace.stacks);
     let check = |gone: BlockKind, expected: Option<[BlockIdx; 2]>| {
@@ -120,8 +121,8 @@ fn a_backward_pass_belongs_to_the_operations_that_are_gone() {
             expected.map(Vec::from)
         );
     };
-    check(gelu, Some([saved[1], of_gelu]));
-    check(norm, Some([saved[0], of_norm]));
+    check(gelu, Some([made, of_gelu]));
+    check(norm, Some([normed, of_norm]));
     let nowhere = BlockKind {
         alloc_stack: StackIdx(99),
         ..gelu
