@@ -65,13 +65,7 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
         };
         placed.into_iter().enumerate().map(draw).collect_view()
     };
-    let words = move || match pointed.get() {
-        Some(node) => alive.with_value(|alive| match alive.tree.get(node) {
-            Some(_) => readout(&alive.tree, node),
-            None => String::new(),
-        }),
-        None => "Point at a box for its exact values; click it to zoom in.".to_owned(),
-    };
+    let words = move || alive.with_value(|alive| in_words(alive, pointed.get()));
     view! {
         <nav class="box-way" aria-label="Zoomed to"><ol>{way}</ol></nav>
         <div
@@ -89,6 +83,15 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
             {boxes}
         </div>
         <p class="growth-readout" aria-live="polite">{words}</p>
+    }
+}
+
+/// What the box that is pointed at holds.
+fn in_words(alive: &Alive, pointed: Option<usize>) -> String {
+    match pointed {
+        Some(node) if node < alive.tree.len() => readout(&alive.tree, node),
+        Some(_) => String::new(),
+        None => "Point at a box for its exact values; click it to zoom in.".to_owned(),
     }
 }
 
