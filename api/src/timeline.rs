@@ -34,7 +34,7 @@ pub struct Marks {
 
 impl Marks {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 19;
+    pub const VERSION: u32 = 20;
 
     /// The largest number of named scopes in an answer; the others are only counted.
     pub const MAX_ANNOTATIONS: usize = 4000;

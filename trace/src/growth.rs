@@ -62,17 +62,27 @@ impl Growth {
     /// This growth, given that `proven` bytes a step are known to be kept, and how the rest of the
     /// level grows. The rest counts if it rises by more than the error of its fit: then something
     /// else grows too. A fit over few or uneven steps can be far off.
+    ///
+    /// What is proven and the rest can be more than the whole: a place that is proven keeps more
+    /// in its own steps than in all, where it takes turns with places that are not. So the sum is
+    /// not more than the fit of the whole where that is surely less.
     pub fn proven(self, proven: f64, rest: Option<Growth>) -> Growth {
-        let more = rest.map_or(0.0, |rest| {
+        let rises = |rest: &Growth| {
             let error = rest.error.unwrap_or(f64::INFINITY);
-            match rest.slope > error.max(SAME * proven) {
-                true => rest.slope,
-                false => 0.0,
-            }
-        });
-        Growth {
-            slope: proven + more,
-            ..self
+            rest.slope > error.max(SAME * proven)
+        };
+        let slope = match rest.filter(rises) {
+            Some(rest) => self.at_most(proven + rest.slope).max(proven),
+            None => proven,
+        };
+        Growth { slope, ..self }
+    }
+
+    /// This slope where it and its error are less than `sum`, else `sum`.
+    fn at_most(self, sum: f64) -> f64 {
+        match self.error.filter(|error| self.slope + error < sum) {
+            Some(_) => self.slope,
+            None => sum,
         }
     }
 }
@@ -310,6 +320,11 @@ mod tests {
         check(Some(growth(20.0, Some(5.0))), 120.0);
         check(Some(growth(20.0, None)), 100.0);
         check(Some(growth(0.4, Some(0.0))), 100.0);
+        // Places that take turns: what is proven and the rest are more than the whole.
+        check(Some(growth(24.9, Some(5.0))), 124.9);
+        check(Some(growth(26.0, Some(5.0))), 120.0);
+        let slower = growth(90.0, Some(5.0)).proven(100.0, Some(growth(26.0, Some(5.0))));
+        assert_eq!(slower.slope, 100.0);
         // Something else shrinks, but the leak goes on.
         check(Some(growth(-80.0, Some(5.0))), 100.0);
     }

@@ -47,6 +47,8 @@ pub fn sentence(text: &str) -> String {
 pub fn pattern(group: &LeakGroup, step: &str) -> String {
     let steps = several(step);
     match (group.pattern, group.every, &group.scope) {
+        (Pattern::EveryStep, ..) if group.count_per_step < 0.5 => ["many ", &steps].concat(),
+        (Pattern::EveryStep, ..) if group.count_per_step < 0.95 => ["most ", &steps].concat(),
         (Pattern::EveryStep, ..) => ["every ", step].concat(),
         (Pattern::EveryNth, Some(n), _) => format!("every {n} {steps}"),
         (Pattern::EveryNth, None, _) => "now and then".to_owned(),
@@ -222,6 +224,15 @@ pub(super) mod tests {
         assert_eq!(group_name(&group), "no stack recorded, 4.00 KiB each");
         assert_eq!(pattern(&group, "step"), "every 5 steps");
         assert_eq!(pattern(&group, "token"), "every 5 tokens");
+        (group.pattern, group.every) = (Pattern::EveryStep, None);
+        for (count, told) in [
+            (2.0, "every step"),
+            (0.7, "most steps"),
+            (0.4, "many steps"),
+        ] {
+            group.count_per_step = count;
+            assert_eq!(pattern(&group, "step"), told);
+        }
         group.frame = Some(FrameText {
             name: "keep".to_owned(),
             filename: "cache.py".to_owned(),

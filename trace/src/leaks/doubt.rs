@@ -1,12 +1,14 @@
 //! What may grow though no place is seen to grow: the last look before a program is called clean.
 //!
-//! Two things may hide it, and both can only leave a doubt:
+//! Three things may hide it, and all can only leave a doubt:
 //!
-//! * A place is a function, not a line. If one of its lines keeps blocks for a few steps, what
-//!   another line keeps is not old enough to be told from these. But what a line has given back
-//!   says what becomes of that line's blocks, and nothing of the others'.
+//! * A place is a function, not a line. If one of its lines keeps blocks for a few steps, or holds
+//!   one in a variable, what another line keeps is not old enough to be told from these. But what a
+//!   line has given back says what becomes of that line's blocks, and nothing of the others'.
 //! * Where the program had run before the first whole step that was recorded, the part of a step
 //!   before it is no part of that step: what was kept there came earlier.
+//! * What is kept in that part, and again after the last whole step, is seen in no step. If the
+//!   first of it is still there when more comes, both are kept.
 
 use super::excuse::Excuses;
 use super::found::Found;
@@ -47,15 +49,29 @@ impl Doubt {
 /// # Errors
 /// [`Stopped`].
 pub(super) fn find(view: &View<'_>, ran_before: bool) -> Result<Option<Doubt>, Stopped> {
-    if let Some(doubt) = Doubt::of(of_lines(view)?, 0) {
-        return Ok(Some(doubt));
-    }
     let ends = view.ends.as_slice();
     let start = view.steps.first().map_or(0, |first| first.events.start().0);
     if !ran_before || start == 0 {
-        return Ok(None);
+        return Ok(Doubt::of(of_lines(view)?, 0));
     }
-    let ends = Ends::new([&[start], ends].concat());
+    let mut ends = [&[start], ends].concat();
+    let found = from_before(view, &ends, |_| true)?;
+    let Some(until) = goes_on_until(view, start).filter(|_| found.is_none()) else {
+        return Ok(found);
+    };
+    let after = ends.len();
+    ends.push(until);
+    from_before(view, &ends, |growth| growth.last == after)
+}
+
+/// What leaves a doubt where the part of a step before the first whole one is a period of its own.
+/// What came later than that is judged without it.
+fn from_before(
+    view: &View<'_>,
+    ends: &[u32],
+    counts: impl Fn(&Growth) -> bool,
+) -> Result<Option<Doubt>, Stopped> {
+    let ends = Ends::new(ends.to_vec());
     let blocks = &view.device.blocks;
     let mut survey = Survey::new(blocks, view.sites, &ends, 0, view.watch)?;
     survey.ran_before();
@@ -66,14 +82,26 @@ pub(super) fn find(view: &View<'_>, ran_before: bool) -> Result<Option<Doubt>, S
     };
     let found = Found::of(&earlier)?;
     let all = found.unsure.into_iter().chain(found.grown);
-    // What came later is judged without it.
-    let own = all
-        .map(|(_, growth)| growth)
-        .filter(|growth| growth.first == 0);
-    match Doubt::of(own.collect(), 1) {
-        None => Ok(Doubt::of(of_lines(&earlier)?, 1)),
-        found => Ok(found),
+    let own = all.map(|(_, growth)| growth);
+    let own = own.filter(|growth| growth.first == 0 && counts(growth));
+    let found = Doubt::of(own.collect(), 1);
+    if found.is_some() {
+        return Ok(found);
     }
+    let lines = of_lines(&earlier)?.into_iter().filter(|g| counts(g));
+    Ok(Doubt::of(lines.collect(), 1))
+}
+
+/// Until when the program goes on after its last whole step: until it gives back something that is
+/// older than the recorded steps, or to the end. `None` if nothing follows, or if a step does that
+/// was cut off: what it holds is not known to stay.
+fn goes_on_until(view: &View<'_>, start: u32) -> Option<u32> {
+    let (device, last) = (view.device, *view.ends.as_slice().last()?);
+    let freed = device.blocks.free_requested.iter();
+    let older = device.blocks.alloc.partition_point(|&made| made < start);
+    let gone = freed.take(older).filter(|&&event| event >= last).min();
+    let until = gone.map_or(device.events.len(), |&event| event.min(device.events.len()));
+    (until > last && view.steps.len() == device.steps.len()).then_some(until)
 }
 
 /// The growth of lines that have given back nothing beyond its own step, of places that are bounded
@@ -130,8 +158,11 @@ fn gave_nothing_back(kept: &Kept) -> bool {
 }
 
 /// Whether a line keeps something that is older than the last time at which its place gave back old
-/// blocks.
+/// blocks. What variables held for one step goes in the next, so that is enough there.
 fn outlives_others(line: &Kept, site: &Kept) -> bool {
-    let emptied = site.old_gone.iter().rposition(|&n| n > 0).unwrap_or(0);
+    let emptied = match site.old_gone.iter().rposition(|&n| n > 0) {
+        Some(emptied) => emptied,
+        None => line.survivor_count.len() - 1,
+    };
     line.survivor_count[..emptied].iter().any(|&n| n > 0)
 }

@@ -5,8 +5,9 @@ use super::excuse::{Excuse, Excuses};
 use super::judge::{self, Finding, Growth};
 use super::states::Weights;
 use super::survivors::Survey;
-use super::thresholds::MIN_BYTES;
+use super::thresholds::{MIN_BYTES, MIN_GROWTHS};
 use super::view::View;
+use crate::phases::Role;
 use crate::watch::{Stopped, Watch};
 
 /// The result for all sites.
@@ -29,9 +30,19 @@ impl Found {
         let excuses = Excuses::new(view);
         let emptied = Emptied::of(view.device);
         let began_late = view.device.unmatched_frees > 0;
+        let is_first_model = |site: usize, growth: &Growth| {
+            let role = view.roles.get(view.sites.stacks[site]);
+            growth.first == 0 && role == Role::ModelSetup && view.device.blocks.n_preexisting == 0
+        };
         for (site, finding) in findings(view.survey, view.watch)? {
             let kept = view.survey.kept[site].as_deref();
             let finding = match finding {
+                // Every program makes a model in its first step: that is no growth.
+                Finding::Grows(growth)
+                    if growth.growths <= MIN_GROWTHS && is_first_model(site, &growth) =>
+                {
+                    Finding::TooFew(growth)
+                }
                 Finding::Grows(growth)
                     if kept.is_some_and(|kept| {
                         judge::is_filling(kept)

@@ -36,7 +36,8 @@
 //!   steps leave three chances to grow.
 //! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is not a rhythm. Two
 //!   equal or large growths with no time to see a third make the verdict *cannot tell*, and so does
-//!   a large one, if it has been quiet for no longer since than it was before.
+//!   a large one, if it has been quiet for no longer since than it was before. Every program makes
+//!   a model in its first step, so two models after that are two growths.
 //! * [`MIN_LATE_GROWTHS`] = 6 if growth begins after step 2 and lasts for less than half of the
 //!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer
 //!   growths the verdict is *cannot tell*.
@@ -172,7 +173,7 @@ use survivors::{Ends, Survey};
 use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 30;
+pub const VERSION: u32 = 31;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();

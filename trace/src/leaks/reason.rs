@@ -200,9 +200,10 @@ impl Teller<'_> {
         self.too_short(growth, doubt.bytes, [at, since, last])
     }
 
-    /// What a step is called. Whole steps are the first ones of the device.
+    /// What a step is called, or what follows the last. Whole steps are the first of the device.
     fn step(&self, at: usize) -> String {
-        redact::step_in_words(&self.device.steps[at])
+        let step = self.device.steps.get(at);
+        step.map_or_else(|| "the end".to_owned(), redact::step_in_words)
     }
 
     /// The report if growth is seen at some step and since then, and at a last one.
@@ -532,9 +533,17 @@ impl Teller<'_> {
         };
         let proven = rate::together(across());
         // Without one half of what only changes places, the other half may seem to rise.
-        let rest = [&beside.young, &beside.emptied];
-        let rest = rest.map(|others| Growth::of(&self.beside(across(), others)));
-        let told = |growth: Growth| rest.map(|rest| growth.proven(proven, rest));
+        let told = |growth: Growth| {
+            [&beside.young, &beside.emptied].map(|others| {
+                let rest = Growth::of(&self.beside(across(), others));
+                let whole = Growth::of(&self.beside([].iter(), others)).unwrap_or(growth);
+                let [slope, all] = [whole, growth].map(|of| of.proven(proven, rest).slope);
+                Growth {
+                    slope: slope.min(all),
+                    ..growth
+                }
+            })
+        };
         let slower = |[a, b]: [Growth; 2]| if b.slope < a.slope { b } else { a };
         self.growth = self.growth.map(|growth| slower(told(growth)));
         let total = self.growth.map_or(proven, |growth| growth.slope);

@@ -238,7 +238,8 @@ impl<'a> Analysis<'a> {
         }
         let found = self.iterations(&marks, self.watch.beside(held + of_vec(&marks)))?;
         let mut loops: Vec<Loop> = Vec::new();
-        for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
+        for ((mark, owner), mut iterations) in marks.iter().zip(owners).zip(found) {
+            self.add_first_updates(&mut iterations);
             let line = mark.line(&self.calls);
             let mut one = Loop::new(mark, line, owner, iterations);
             if mark.reading == Reading::Cut {
@@ -265,6 +266,31 @@ impl<'a> Analysis<'a> {
         }
         loops.retain(|l| l.iterations.len() > 1);
         Ok(loops)
+    }
+
+    /// Adds to iterations that train the state that an optimizer makes right after them, if that is
+    /// all until the next one. It is made once, at a place that other iterations do not pass, so
+    /// the walk seems to leave the loop there; but it belongs to the gradients of the pass before.
+    /// What is given back before the next iteration ends is no state: that may be the step of an
+    /// optimizer after the last micro-batch.
+    fn add_first_updates(&self, iterations: &mut [Iteration]) {
+        let blocks = &self.device.blocks;
+        for at in 1..iterations.len() {
+            let next = iterations[at];
+            let over = self.event(next.end);
+            let is_state = |alloc: u32| {
+                let block = blocks.nth_made(alloc).index();
+                let work = self.works.of_kind[blocks.kind[block].index()];
+                work == Work::Optimizer && blocks.free_requested[block] >= over
+            };
+            let this = &mut iterations[at - 1];
+            let mut between = this.end..next.start;
+            let n = between.len() as u32;
+            if n > 0 && this.work.backward > 0 && between.all(is_state) {
+                this.work.optimizer += n;
+                (this.end, this.left) = (next.start, false);
+            }
+        }
     }
 
     /// Whether a reading is better than the one before of the same loop.

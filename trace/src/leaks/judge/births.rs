@@ -47,10 +47,16 @@ pub fn proven_births(kept: &Kept) -> Vec<usize> {
     births.collect()
 }
 
-/// Whether a site is bounded only as far as what it keeps is no older than what it gave back beyond
-/// the next period: perhaps one of its lines gave that back, and another one keeps.
+/// Whether a site is bounded only as far as what it keeps is no older than what it gave back:
+/// perhaps one of its lines gave that back, and another one keeps.
 pub fn may_hide_a_line(kept: &Kept) -> bool {
-    patience(kept) > 1 && kept.survivor_count.iter().any(|&n| n > 0)
+    let any = |counts: &[u32]| counts.iter().any(|&n| n > 0);
+    match (patience(kept), kept.survivor_count.as_slice()) {
+        (0, _) => false,
+        // Only what the last period made is as young.
+        (1, [before @ .., last]) => *last > 0 && any(before),
+        (_, survivors) => any(survivors),
+    }
 }
 
 /// Looks for survivors that are older than any block that the site ever gave back, and that appear

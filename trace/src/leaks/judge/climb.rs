@@ -26,14 +26,25 @@ pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
     }
     let floor = from_the_right(&kept.requested);
     let n = floor.len();
-    let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
-    let rhythm = Rhythm::spanning(&rises, n - 1)?;
+    let rhythm = Rhythm::spanning(&rises(&floor), n - 1)?;
     let (from, to) = (rhythm.first - 1, n - 1);
     let risen = Risen {
         bytes: floor[to] - floor[from],
         blocks: counts[to].saturating_sub(counts[from]),
     };
     Some(Growth::of_level(rhythm.pattern(), &rhythm, risen, kept))
+}
+
+/// Where the lowest level from there to the last end rises.
+fn rises(floor: &[u64]) -> Vec<usize> {
+    let ends = 1..floor.len();
+    ends.filter(|&at| floor[at] > floor[at - 1]).collect()
+}
+
+/// Whether a site holds nothing of what it held before, whenever its level has risen.
+pub(super) fn is_made_anew(kept: &Kept) -> bool {
+    let mut rises = rises(&from_the_right(&kept.requested)).into_iter();
+    rises.all(|end| kept.live_count[end] == kept.new_count[end])
 }
 
 /// Whether a level rises from each third of the time to the next, in its highest and its lowest

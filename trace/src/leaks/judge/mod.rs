@@ -37,7 +37,7 @@ use super::report::Pattern;
 use super::survivors::{Kept, Survey};
 use super::thresholds::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use births::{Room, by_survivors, patience, proven_births, without_special_first};
-use climb::climbing;
+use climb::{climbing, is_made_anew};
 use data::Rest;
 use level::{MIN_RISES, by_level};
 use older::Older;
@@ -100,8 +100,9 @@ fn alone(kept: &Kept, survey: &Survey) -> Finding {
     let (found, by) = match by_survivors(kept) {
         Finding::Bounded => match by_level(kept) {
             Finding::Bounded => {
-                let found = climbing(kept).map_or(Finding::Bounded, Finding::TooFew);
-                (found, By::Level)
+                let found =
+                    climbing(kept).filter(|growth| !grows_with_the_work(growth, kept, survey));
+                (found.map_or(Finding::Bounded, Finding::TooFew), By::Level)
             }
             found => (found, By::Level),
         },
@@ -115,6 +116,16 @@ fn alone(kept: &Kept, survey: &Survey) -> Finding {
         }
         (Older::Perhaps | Older::None, found) => found,
     }
+}
+
+/// Whether what climbs is made anew, larger, whenever it rises, and the rest of the program grows
+/// with it: models of a search, each larger than the one before. Nothing is piled up then.
+fn grows_with_the_work(growth: &Growth, kept: &Kept, survey: &Survey) -> bool {
+    let made_anew = Growth {
+        pattern: Pattern::Enlarged,
+        ..growth.clone()
+    };
+    is_made_anew(kept) && Rest::beside(kept, survey, &made_anew) == Rest::GrowsToo
 }
 
 /// What shows that a site grows.

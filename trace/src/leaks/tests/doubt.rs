@@ -61,3 +61,62 @@ fn what_a_function_gives_back_on_one_line_says_nothing_of_its_other_lines() {
     assert!(reason.starts_with(expected), "{reason}");
     evaluations(false).is(Verdict::Clean);
 }
+
+/// A function keeps a copy of the weights after each fifth step, and holds its loss until the next.
+#[test]
+fn what_a_variable_holds_for_one_step_says_nothing_of_other_lines() {
+    const COPY: [&str; 2] = ["tasks train.py:9", "main train.py"];
+    let tasks = |is_kept: bool| {
+        let mut program = Program::default();
+        let first = program.alloc(&COPY, 1 << 20);
+        let mut loss = None;
+        for step in 0..5 {
+            let start = program.n_events;
+            let scratch = program.alloc(&["forward model.py", "tasks train.py:5"], 4 << 20);
+            let new = program.alloc(&["tasks train.py:5", "main train.py"], 4);
+            let old = loss.replace(new);
+            old.into_iter().for_each(|old| program.free(old));
+            program.free(scratch);
+            if step == 4 {
+                program.alloc(&COPY, 1 << 20);
+                if !is_kept {
+                    program.free(first);
+                }
+            }
+            program.scope(format!("step {step}"), start, 0);
+        }
+        of_ring(program)
+    };
+    let (verdict, reason) = tasks(true);
+    assert_eq!(verdict, Verdict::CannotTell, "{reason}");
+    let expected = "1.00 MiB were kept before step 0 and again at step 4: the 5 steps recorded";
+    assert!(reason.starts_with(expected), "{reason}");
+    assert_eq!(tasks(false).0, Verdict::Clean);
+}
+
+/// A ring that holds the end of one validation, an epoch, the next validation, and the end of the
+/// program, which gives back all.
+#[test]
+fn what_is_kept_before_the_steps_of_a_ring_and_again_after_them_may_come_again() {
+    let validated = |is_kept: bool| {
+        let mut program = Program::default();
+        let first = program.alloc(&KEEP, 1 << 20);
+        for step in 0..5 {
+            let start = program.n_events;
+            let scratch = program.alloc(&["forward model.py", "step train.py"], 4 << 20);
+            program.free(scratch);
+            program.scope(format!("step {step}"), start, 0);
+        }
+        if !is_kept {
+            program.free(first);
+        }
+        program.alloc(&KEEP, 1 << 20);
+        program.end();
+        of_ring(program)
+    };
+    let (verdict, reason) = validated(true);
+    assert_eq!(verdict, Verdict::CannotTell, "{reason}");
+    let expected = "1.00 MiB were kept before step 0 and again at the end: the 5 steps recorded";
+    assert!(reason.starts_with(expected), "{reason}");
+    assert_eq!(validated(false).0, Verdict::Clean);
+}

@@ -348,3 +348,30 @@ fn a_buffer_that_is_doubled_again_and_again_is_not_called_clean() {
     // The last result of steps on longer and longer data.
     doubles(40, 40, &KEEP, true).is(Verdict::Clean);
 }
+
+/// A search for the best width: each trial makes a larger model, and its steps do more. Where the
+/// trial ends, a part of its model goes before its last step is over.
+#[test]
+fn larger_and_larger_models_that_are_dropped_are_no_leak() {
+    const WEIGHTS: [&str; 2] = ["trial train.py:4", "search train.py"];
+    let search = |grows: bool| {
+        let mut model: Vec<BlockIdx> = Vec::new();
+        Program::run(28, move |p, step| {
+            let width = step / 4 + 1;
+            if step % 4 == 0 {
+                model.drain(..).for_each(|block| p.free(block));
+                model.extend((0..4 * width).map(|_| p.alloc(&WEIGHTS, 1 << 20)));
+            }
+            let work = if grows { 8 * width } else { 8 };
+            let passed = (0..work).map(|_| p.alloc(&["layer model.py", "trial train.py"], 8 << 20));
+            let passed: Vec<BlockIdx> = passed.collect();
+            passed.into_iter().for_each(|block| p.free(block));
+            if step % 4 == 3 {
+                let half = model.split_off(model.len() / 2);
+                half.into_iter().for_each(|block| p.free(block));
+            }
+        })
+    };
+    search(true).is(Verdict::Clean);
+    search(false).is(Verdict::CannotTell);
+}

@@ -147,3 +147,17 @@ fn an_optimizer_that_is_made_anew_while_the_old_one_is_kept_is_not_called_clean(
         ..kept(&[6])
     });
 }
+
+/// Members of an ensemble, each trained for eight steps. Every program makes its first one.
+#[test]
+fn two_models_after_the_first_are_too_few() {
+    let members = |n: u32| {
+        Program::run(8 * n, |p, step| {
+            if step % 8 == 0 {
+                p.alloc(&WEIGHTS, 3 << 20);
+            }
+        })
+    };
+    members(3).is(Verdict::CannotTell);
+    members(4).is(Verdict::Leak);
+}

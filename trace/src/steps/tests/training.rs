@@ -617,3 +617,21 @@ fn what_makes_a_model_is_no_part_of_the_steps() {
     let trials: Vec<String> = (1..8).map(trial).collect();
     check(&trials.join("\n"), 28);
 }
+
+/// The optimizer of each trial makes its state in the first step, on the line that does all else.
+#[test]
+fn the_state_of_a_first_step_does_not_hide_the_steps() {
+    let trial = |width: usize| {
+        let setup = "main:2 trial:4 torch/nn/modules/module/_apply:9\n".repeat(8 * width);
+        let pass = format!(
+            "main:2 trial:6 !forward:10\nmain:2 trial:6 {BACKWARD}\n{}",
+            "-\n".repeat(10 * width)
+        );
+        let state = (0..8 * width).map(|at| format!("main:2 trial:6 {ADAM} =s{width}_{at}\n"));
+        let state: String = state.collect();
+        let scope = "[Optimizer.step#SGD.step]";
+        format!("{setup}{pass}{scope}\n{state}3x {{\n{pass}{scope}\n}}\n")
+    };
+    let trials: Vec<String> = (1..8).map(trial).collect();
+    check(&trials.concat(), 28);
+}
