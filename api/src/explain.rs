@@ -208,7 +208,8 @@ pub struct Room {
     pub free: Bytes,
     /// Of that, in segments nothing of which is in use: it could be given back.
     pub cached: Bytes,
-    /// Of that, in segments that are partly in use (`inactive_split_bytes`).
+    /// Of that, in segments that are partly in use (`inactive_split_bytes`), or of a private pool
+    /// that is.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
@@ -228,7 +229,7 @@ pub struct PoolRoom {
     pub reserved: Bytes,
     /// Reserved and not in use.
     pub free: Bytes,
-    /// Of that, in segments that are partly in use.
+    /// Of that, in segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
@@ -339,6 +340,10 @@ pub struct OutOfMemory {
     pub what_would_have_helped: String,
     /// The single changes that get past it, ranked.
     pub remedies: Vec<Remedy>,
+    /// Where no settings do for sure: those that would under the largest limit that fits the
+    /// recording. Absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings_perhaps: Vec<String>,
     /// What the whole pass would have needed in which it failed; `null` where no pass like it was
     /// recorded before, or something leaks.
     pub whole_pass: Option<WholePass>,
@@ -357,10 +362,11 @@ pub struct WholePass {
     /// How many times as much it asked for as the largest of them, at the same lines; `null` if as
     /// much, or nobody knows.
     pub times_as_large: Option<f64>,
-    /// Whether that is more than the limit.
+    /// Whether that is more than the limit; an estimate, by more than a twentieth of it.
     pub is_too_much: bool,
-    /// The largest share of the batch with which one like the largest of them is likely to fit, as
-    /// an estimate: `1/2 of the batch`. `null` if none of those that are tried is, or nobody knows.
+    /// The largest share of the batch with which one like the largest of them is likely to fit and
+    /// the failed request is got past, as an estimate: `1/2 of the batch`. `null` if none of those
+    /// that are tried is, or nobody knows.
     pub batch: Option<String>,
     /// What it would need then; `null` without such a share.
     pub with_batch: Option<Bytes>,
@@ -390,6 +396,8 @@ pub enum Cause {
     Fragmentation,
     /// The memory in use and the request together exceed the limit.
     Demand,
+    /// One of the last two: the limit is not known exactly, or not how much more was to follow.
+    NotKnown,
 }
 
 /// How a number was found.
@@ -418,8 +426,13 @@ pub struct Remedy {
     pub peak_reserved: Bytes,
     /// Bytes then left to the limit.
     pub left: Bytes,
-    /// Steps after which the leak has filled that; `null` without a leak, or where it is gone.
+    /// Steps after which the leak has filled that, if they are like those before; `null` without a
+    /// leak, or where it is gone.
     pub steps_until_full: Option<u64>,
+    /// The same if what leaks takes all that is free, within what is reserved, too. Absent with the
+    /// other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_until_full_at_most: Option<u64>,
 }
 
 /// Something to try.

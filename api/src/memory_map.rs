@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the map; part of its entity tags.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;
@@ -45,7 +45,7 @@ pub struct RoomOverTime {
     pub waiting: Vec<Bytes>,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Vec<Bytes>,
-    /// Free bytes of segments that are partly in use.
+    /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Vec<Bytes>,
     /// The largest free range.
     pub largest_gap: Vec<Bytes>,
@@ -65,7 +65,7 @@ pub struct PoolMap {
     pub used: Bytes,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Bytes,
-    /// Free bytes of segments that are partly in use.
+    /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,

@@ -512,17 +512,17 @@ mod tests {
         let state = "Only this state was recorded";
         let limit = Some(Bytes::mib(64));
         let in_use = "In use at the end were 3.000 MiB, in segments of 20.000 MiB.";
-        check("state_only", None, None, in_use, state, "unknown");
+        check("state_only", None, None, in_use, state, "≥ 20 MiB");
         let fits = "What was in use at the end fits under a limit of 64.000 MiB: 3.000 MiB, in \
                     segments of 20.000 MiB.";
-        check("state_only", limit, None, fits, state, "unknown");
+        check("state_only", limit, None, fits, state, "≥ 20 MiB");
         check(
             "state_only",
             limit,
             Some(0),
             "As computed.",
             state,
-            "unknown",
+            "≥ 20 MiB",
         );
         let cut = "As calibrated. The beginning";
         check("ring_wrapped", limit, None, "As computed.", cut, "≥ 20 MiB");

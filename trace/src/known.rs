@@ -134,9 +134,18 @@ impl Unknown {
     /// A level in words: as it is told, or that it is a bound, or not known.
     pub fn told(&self, series: Series, point: Point, level: impl ToString) -> String {
         match (self.has(series, point), point) {
+            (_, Point::Peak) if self.is_bound(series) => format!("≥ {}", level.to_string()),
             (true, _) => NOT_KNOWN.to_owned(),
-            (false, Point::Peak) if self.is_cut => format!("≥ {}", level.to_string()),
             (false, _) => level.to_string(),
+        }
+    }
+
+    /// Whether the peak of a series is only known to have been no lower: lists of runs say the same
+    /// of it. Of a state alone, it was no lower than what is held there.
+    fn is_bound(&self, series: Series) -> bool {
+        match self.has(series, Point::Peak) {
+            true => self.is_of_state() && !self.has(series, Point::End),
+            false => self.is_cut,
         }
     }
 
@@ -188,7 +197,14 @@ mod tests {
         let unknown = Unknown::of(DeviceIdx(0), &notes);
         assert!(unknown.is_of_state() && !unknown.is_empty() && !unknown.hides_reserved());
         let told = |point| unknown.told(Series::Allocated, point, 7);
-        assert_eq!([told(Point::Peak), told(Point::End)], ["unknown", "7"]);
+        assert_eq!([told(Point::Peak), told(Point::End)], ["≥ 7", "7"]);
+        assert_eq!(told(Point::Start), "unknown");
+        let notes = ["state_only", "made_of_profile"].map(|code| QualityNote {
+            code: code.to_owned(),
+            detail: String::new(),
+        });
+        let unknown = Unknown::of(DeviceIdx(0), &notes);
+        assert_eq!(unknown.told(Series::Reserved, Point::Peak, 7), "unknown");
         let notes = [QualityNote {
             code: "ring_wrapped".to_owned(),
             detail: String::new(),

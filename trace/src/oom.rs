@@ -29,14 +29,19 @@ pub struct Failure {
     pub stack: StackIdx,
 }
 
+/// The driver never hands out the last of what it tells as free, nor a page that leaves less than
+/// this: on full H200s a page of 20 MiB was refused while 21.125 MiB were free.
+pub const NEVER_GIVEN: Bytes = Bytes(4 << 20);
+
 impl Failure {
     /// The process's own limit, if a limit must have refused the request because the driver had
-    /// enough free memory for the segment, or the pages, that it needed under these settings. The
-    /// limit lies between the reserved bytes and the reserved bytes plus that segment; this is the
-    /// upper bound.
+    /// enough free memory for the segment, or the pages, that it needed under these settings, and
+    /// [`NEVER_GIVEN`]. The limit lies between the reserved bytes and the reserved bytes plus that
+    /// segment; this is the upper bound.
     pub fn limit_under(&self, own: &Config) -> Option<Bytes> {
-        let needed = own.driver_needs(own.round_size(self.asked.0));
-        let had_enough = self.free.is_some_and(|free| free.0 >= needed);
+        let needed = Bytes(own.driver_needs(own.round_size(self.asked.0)));
+        let enough = needed.saturating_add(NEVER_GIVEN);
+        let had_enough = self.free.is_some_and(|free| free >= enough);
         had_enough.then_some(self.reserved + self.segment(own))
     }
 
@@ -448,7 +453,8 @@ mod tests {
         };
         assert_eq!(failure(4, 40).limit_under(&usual), Some(Bytes::mib(1020)));
         assert_eq!(failure(4, 40).limit_under(&large), None);
-        assert_eq!(failure(4, 64).limit_under(&large), Some(Bytes::mib(1064)));
+        assert_eq!(failure(4, 64).limit_under(&large), None);
+        assert_eq!(failure(4, 68).limit_under(&large), Some(Bytes::mib(1064)));
         // Expandable segments need whole pages.
         let pages = Config {
             expandable_segments: true,
@@ -456,6 +462,8 @@ mod tests {
         };
         assert_eq!(failure(30, 39).limit_under(&usual), Some(Bytes::mib(1030)));
         assert_eq!(failure(30, 39).limit_under(&pages), None);
-        assert_eq!(failure(30, 40).limit_under(&pages), Some(Bytes::mib(1030)));
+        // It had, but for the last of its memory.
+        assert_eq!(failure(30, 43).limit_under(&pages), None);
+        assert_eq!(failure(30, 44).limit_under(&pages), Some(Bytes::mib(1030)));
     }
 }

@@ -5,21 +5,15 @@ use crate::cards::{capital, sentence};
 use api::bench::{Fault, RowOfRun};
 use api::explain::Explanation;
 use api::leaks::Verdict;
-use timeline::format::plural;
-use trace::leaks::MIN_STEPS;
 
 /// The explanation beside what a bench knows of the run.
 pub fn beside(mut explanation: Explanation, row: Option<RowOfRun>) -> Explanation {
-    let early = |row: &&RowOfRun| row.has(Fault::Crash) || row.has(Fault::OutOfMemory);
-    if let Some(row) = row.as_ref().filter(early)
+    if let Some(row) = &row
         && let Some(device) = &mut explanation.device
         && device.leaks.verdict == Verdict::CannotTell
-        && row.steps.max(device.steps) < MIN_STEPS as u32
+        && let Some(why) = row.too_few_steps(device.steps)
     {
-        // To record more steps is no advice: there are no more.
-        let done = plural(row.steps.into(), "step");
-        let needed = format!("{MIN_STEPS} are needed to see a leak");
-        device.leaks.reason = format!("the run ended after {done}: {needed}");
+        device.leaks.reason = why;
     }
     explanation.bench_row = row;
     explanation
@@ -93,7 +87,8 @@ mod tests {
         let begin = "# GPU memory of a\n\n**Crashed.** In step 0 (after none of 10 steps): \
                      setStorage: \\*bounds\\*.\n\n";
         assert!(told.starts_with(begin), "{told}");
-        let why = "**Cannot tell.** The run ended after 0 steps: 4 are needed to see a leak.";
+        let why = "**Cannot tell.** The run crashed in step 0 (after none of 10 steps): there is \
+                   no whole step, and 4 are needed to see a leak.";
         assert!(told.contains(why), "{told}");
         assert!(!told.contains("record 4"), "{told}");
     }

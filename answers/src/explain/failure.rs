@@ -15,6 +15,7 @@ use trace::tiles::frame_label;
 use trace::trace::{Action, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
+use trace::what_if::batch::Share;
 use trace::what_if::{self, Change, Diagnosis, Early, LimitSeen, Replay, Tried};
 
 /// Explains the first failed allocation, if there is one.
@@ -28,7 +29,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let own = what_if::own_settings(&look.trace.format, look.device);
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let kinds = (&look.categories, &look.phases);
-    let failing = Failing::of(look.device, look.stacks(), kinds, &failure);
+    let failing = Failing::of(look.device, look.stacks(), kinds, &own, &failure);
     let room = room::at(look, places, Some(failure.event));
     let evidence = what_if::evidence(look.device, &own, look.watch)?;
     let failed = Failed {
@@ -51,7 +52,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let found = diagnosis.as_ref();
     let limit = failed.limit(evidence.limit, found);
     let limit_below = limit.map(|limit| limit.below);
-    let whole_pass = whole_pass(&failing, fits, limit_below);
+    let whole_pass = whole_pass(&failing, fits, limit_below, found);
     let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
     let outgrown = failing.need.and_then(|need| need.outgrown);
     let needs_more = is_too_much || outgrown.is_some();
@@ -68,18 +69,13 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
         later_failures: later_failures(look.device),
-        cause: match failed.cause(room.as_ref(), found, leaked) {
-            // The pieces might have served this request, but not all that were to follow.
-            Cause::Fragmentation
-                if failing.state_made > failure.asked
-                    || needs_more
-                    || failed.may_be_of_more(room.as_ref(), whole_pass.as_ref(), limit) =>
-            {
-                Cause::Demand
-            }
-            cause => cause,
-        },
+        cause: with_what_followed(
+            failed.cause(room.as_ref(), found, limit, leaked),
+            failing.state_made > failure.asked || is_too_much,
+            outgrown.is_some() || failed.may_be_of_more(room.as_ref(), whole_pass.as_ref(), limit),
+        ),
         remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, needs_more)),
+        settings_perhaps: found.map_or_else(Vec::new, perhaps),
         room,
         why: String::new(),
         what_would_have_helped: String::new(),
@@ -142,8 +138,15 @@ impl Failed<'_, '_> {
     }
 
     /// It is a leak if the request succeeds without it. It is fragmentation if there was enough
-    /// memory, in pieces. Otherwise there was not enough.
-    fn cause(&self, room: Option<&Room>, diagnosis: Option<&Diagnosis>, leaked: Bytes) -> Cause {
+    /// memory, in pieces. Otherwise there was not enough, or the limit is not known well enough to
+    /// tell.
+    fn cause(
+        &self,
+        room: Option<&Room>,
+        diagnosis: Option<&Diagnosis>,
+        limit: Option<LimitSeen>,
+        leaked: Bytes,
+    ) -> Cause {
         let is_leak = match diagnosis {
             Some(found) => found.remedies.iter().any(|r| r.change == Change::NoLeaks),
             None => self.look.leaks.verdict == Verdict::Leak && leaked >= self.failure.asked,
@@ -168,10 +171,11 @@ impl Failed<'_, '_> {
             true => self.failure.asked,
             false => self.failure.segment(self.own),
         };
-        match (is_leak, in_use + needed <= could_reserve && room.is_some()) {
+        let most = limit.map_or(could_reserve, LimitSeen::taken);
+        match (is_leak, room) {
             (true, _) => Cause::Leak,
-            (false, true) => Cause::Fragmentation,
-            (false, false) => Cause::Demand,
+            (false, Some(_)) => of_need(in_use + needed, could_reserve, most),
+            (false, None) => Cause::Demand,
         }
     }
 
@@ -184,7 +188,13 @@ impl Failed<'_, '_> {
         limit: Option<LimitSeen>,
     ) -> bool {
         let is_little = |room: &Room| room.free.0 * LITTLE < self.failure.reserved.0;
-        let has_room = |(pass, limit): (&WholePass, LimitSeen)| pass.least <= limit.at_least;
+        let has_room = |(pass, limit): (&WholePass, LimitSeen)| {
+            let about = match pass.times_as_large {
+                Some(_) => limit.at_least / words::ABOUT,
+                None => Bytes::ZERO,
+            };
+            pass.least + about <= limit.at_least
+        };
         room.is_some_and(is_little) && !pass.zip(limit).is_some_and(has_room)
     }
 
@@ -236,20 +246,69 @@ impl Failed<'_, '_> {
     }
 }
 
+/// The cause by what was in use and requested together, where the process could reserve so much
+/// for sure, and this much at most.
+fn of_need(needed: Bytes, surely: Bytes, most: Bytes) -> Cause {
+    match needed {
+        needed if needed <= surely => Cause::Fragmentation,
+        needed if needed <= most => Cause::NotKnown,
+        _ => Cause::Demand,
+    }
+}
+
+/// The cause, if the pieces might have served this request, but not all that was to follow, or
+/// nobody knows whether they had.
+fn with_what_followed(cause: Cause, needs_more: bool, may_need_more: bool) -> Cause {
+    match cause {
+        Cause::Fragmentation | Cause::NotKnown if needs_more => Cause::Demand,
+        Cause::Fragmentation if may_need_more => Cause::NotKnown,
+        cause => cause,
+    }
+}
+
 /// What a whole pass would have needed.
-fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Option<WholePass> {
+fn whole_pass(
+    failing: &Failing,
+    fits: Option<Fits>,
+    limit: Option<Bytes>,
+    found: Option<&Diagnosis>,
+) -> Option<WholePass> {
     let (need, fits, limit) = (failing.need?, fits?, limit?);
-    let (batch, with_batch) = match fits {
-        Fits::Share(share, need) => (Some(Change::Batch(share).to_string()), Some(need)),
-        Fits::None | Fits::Unknown => (None, None),
-    };
+    let batch = fits.share().and_then(|most| match found {
+        Some(found) => for_pass(most, shares(&found.remedies)),
+        None => Some(most),
+    });
     Some(WholePass {
         least: need.least,
         times_as_large: need.times.map(Times::number),
-        is_too_much: need.least >= limit,
-        batch,
-        with_batch,
+        is_too_much: is_more(need.least, limit, need.times.is_some()),
+        batch: batch.map(|share| Change::Batch(share).to_string()),
+        with_batch: batch.and_then(|share| need.with_share(share)),
     })
+}
+
+/// The shares of the batch that get past the failed request.
+fn shares(remedies: &[what_if::Remedy]) -> impl Iterator<Item = Share> {
+    remedies.iter().filter_map(|remedy| match remedy.change {
+        Change::Batch(share) => Some(share),
+        _ => None,
+    })
+}
+
+/// The share of the batch for a whole pass that has room for `most` of it: what does not get past
+/// the failed request does not get to its end.
+fn for_pass(most: Share, past: impl Iterator<Item = Share>) -> Option<Share> {
+    past.filter(|share| share.0 <= most.0)
+        .max_by_key(|share| share.0)
+}
+
+/// Whether a pass needs more than there was below a limit. An estimate that is about as much does
+/// not tell.
+fn is_more(need: Bytes, limit: Bytes, is_estimated: bool) -> bool {
+    match is_estimated {
+        true => need > limit + limit / words::ABOUT,
+        false => need >= limit,
+    }
 }
 
 /// How many more allocations failed that were not passed over.
@@ -268,6 +327,17 @@ fn steps_after(device: &DeviceTrace) -> usize {
     last.map_or(0, |failed| oom::steps_after(device, EventIdx(failed)))
 }
 
+/// The settings that would get past it under the largest limit.
+fn perhaps(diagnosis: &Diagnosis) -> Vec<String> {
+    let settings = diagnosis.perhaps.iter();
+    settings.map(|remedy| remedy.change.to_string()).collect()
+}
+
+/// How many steps get through where each leaves so much behind.
+fn steps(left: Bytes, rate: f64) -> u64 {
+    (left.0 as f64 / rate) as u64
+}
+
 /// Remedies that end the cause come before those that only get past the failure; estimates come
 /// last.
 fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, needs_more: bool) -> Vec<Remedy> {
@@ -284,10 +354,10 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, needs_more: bool) -> Vec<Remedy>
         _ => 0.0,
     };
     let remedies = remedies.into_iter().map(|remedy| {
-        let left = diagnosis
-            .limit
-            .at_least
-            .saturating_sub(remedy.outcome.peak_reserved);
+        let limit = diagnosis.limit;
+        let left = limit.at_least.saturating_sub(remedy.outcome.peak_reserved);
+        // What is reserved and free may take what leaks, too.
+        let most = limit.taken().saturating_sub(remedy.outcome.peak_allocated);
         let rate = match remedy.change {
             Change::NoLeaks => 0.0,
             Change::Settings(_) => rate,
@@ -301,7 +371,8 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, needs_more: bool) -> Vec<Remedy>
             },
             peak_reserved: remedy.outcome.peak_reserved,
             left,
-            steps_until_full: (rate >= 1.0).then(|| (left.0 as f64 / rate) as u64),
+            steps_until_full: (rate >= 1.0).then(|| steps(left, rate)),
+            steps_until_full_at_most: (rate >= 1.0).then(|| steps(most, rate)),
         }
     });
     remedies.collect()
@@ -312,6 +383,53 @@ mod tests {
     use super::*;
     use trace::testing::{TraceBuilder, block_of};
     use trace::trace::Step;
+
+    #[test]
+    fn a_cause_is_told_only_where_the_limit_is_known_well_enough() {
+        let check = |needed: u64, expected: Cause| {
+            let found = of_need(Bytes::mib(needed), Bytes::mib(1684), Bytes::mib(1843));
+            assert_eq!(found, expected, "{needed}");
+        };
+        check(1684, Cause::Fragmentation);
+        check(1792, Cause::NotKnown);
+        check(1843, Cause::NotKnown);
+        check(1844, Cause::Demand);
+        let check = |cause: Cause, needs: bool, may_need: bool, expected: Cause| {
+            assert_eq!(with_what_followed(cause, needs, may_need), expected);
+        };
+        check(Cause::Fragmentation, false, false, Cause::Fragmentation);
+        check(Cause::Fragmentation, true, false, Cause::Demand);
+        check(Cause::Fragmentation, false, true, Cause::NotKnown);
+        check(Cause::NotKnown, false, true, Cause::NotKnown);
+        check(Cause::NotKnown, true, true, Cause::Demand);
+        check(Cause::Leak, true, true, Cause::Leak);
+    }
+
+    /// The passes before have room for 7/8 of the batch, and replay for 1/2.
+    #[test]
+    fn a_batch_for_the_whole_pass_gets_past_the_failed_request() {
+        let check = |most: u8, past: &[u8], expected: Option<u8>| {
+            let past = past.iter().copied().map(Share);
+            assert_eq!(for_pass(Share(most), past), expected.map(Share));
+        };
+        check(7, &[4], Some(4));
+        check(2, &[4, 2], Some(2));
+        check(2, &[4], None);
+        check(7, &[2, 7], Some(7));
+        check(7, &[], None);
+    }
+
+    #[test]
+    fn an_estimate_near_the_limit_is_not_more_than_it() {
+        let check = |need: u64, is_estimated: bool, expected: bool| {
+            let found = is_more(Bytes::mib(need), Bytes::mib(1000), is_estimated);
+            assert_eq!(found, expected, "{need}");
+        };
+        check(999, false, false);
+        check(1000, false, true);
+        check(1050, true, false);
+        check(1051, true, true);
+    }
 
     /// `a` requests memory, `f` gives it back, and `o` fails; steps begin at these events.
     #[test]

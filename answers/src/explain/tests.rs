@@ -88,8 +88,8 @@ fn a_state_is_told_as_its_end_alone() {
         let explanation = told("state.json", &trace);
         let page = page(&explanation);
         for part in [
-            "| allocated | unknown | unknown | 8.00 MiB |",
-            "| reserved | unknown | unknown | 20.0 MiB |",
+            "| allocated | unknown | ≥ 8.00 MiB | 8.00 MiB |",
+            "| reserved | unknown | ≥ 20.0 MiB | 20.0 MiB |",
             "## What is held",
             "The only state: 8.00 MiB allocated, 20.0 MiB reserved.",
         ] {

@@ -4,7 +4,7 @@ use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
-use super::question::{StepsQuery, answered};
+use super::question::{Place, StepsQuery, answered};
 use crate::app::App;
 use crate::pictures::Ask;
 use crate::problems::Error;
@@ -19,7 +19,7 @@ use trace::device::DeviceIdx;
 use trace::watch::Watch;
 
 /// Version of the answers; part of their entity tags.
-const VERSION: u32 = 21;
+const VERSION: u32 = 22;
 
 /// A question, and the run that it is about.
 struct Subject {
@@ -43,7 +43,7 @@ struct Subject {
     ))]
 pub async fn what_if(
     Here(app): Here,
-    Path((run, device)): Path<(String, DeviceIdx)>,
+    Path(Place { run, device }): Path<Place>,
     Query(conditions): Query<Conditions>,
     Query(steps): Query<StepsQuery>,
     client: Client,

@@ -418,7 +418,7 @@ mod tests {
             )
             .join(" ")
         };
-        assert_eq!(row(&[note]), "allocated unknown unknown – 2.00 MiB");
+        assert_eq!(row(&[note]), "allocated unknown ≥ 2.00 MiB – 2.00 MiB");
         assert_eq!(row(&[]), "allocated 2.00 MiB 2.00 MiB start 2.00 MiB");
     }
 

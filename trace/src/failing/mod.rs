@@ -11,6 +11,7 @@ mod likeness;
 mod need;
 mod saved;
 
+use crate::allocator::Config;
 use crate::categories::{Categories, Category};
 use crate::oom::Failure;
 use crate::phases::{Phase, Phases};
@@ -44,11 +45,12 @@ pub struct Failing {
 }
 
 impl Failing {
-    /// Looks at a device on which this request failed.
+    /// Looks at a device on which this request failed; `own` are the settings of its allocator.
     pub fn of(
         device: &DeviceTrace,
         stacks: &Stacks,
         (categories, phases): (&Categories, &Phases),
+        own: &Config,
         failure: &Failure,
     ) -> Failing {
         let phase = phases.at(failure.event);
@@ -79,7 +81,12 @@ impl Failing {
             }
             let is_found = |work: &&need::Work| !is_recorded || alloc < work.start;
             if let Some(work) = work.as_ref().filter(is_found) {
-                found.add(free > work.start, category, size, batch.grows(block));
+                let grows = match batch.grows(block) {
+                    true => size,
+                    false => Bytes::ZERO,
+                };
+                let made = is_recorded.then_some(alloc);
+                found.add(made, free > work.start, category, grows);
             }
         }
         Failing {
@@ -90,7 +97,7 @@ impl Failing {
                 _ => Saved::default(),
             },
             state_made,
-            need: work.and_then(|work| work.need(device, &batch, found)),
+            need: work.and_then(|work| work.need(device, own, (&batch, categories), found)),
             batch,
         }
     }

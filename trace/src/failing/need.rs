@@ -11,14 +11,19 @@
 //! What the failed one would have needed with a smaller batch is told from the largest of them: it
 //! is gone through again with the blocks smaller that grow with the batch. If the failed one asked
 //! for other sizes at the same places, fifteen times as much for example, they are larger by that.
+//! What the program asks for is taken so many times, and rounded up as its allocator does.
+//!
+//! A first pass makes more than it needs again: gradients that later ones add to, workspaces of
+//! libraries, the memory of a graph. The failed pass finds that, so it is not counted twice.
 
 use super::likeness::{Likeness, Times};
-use crate::categories::Category;
+use crate::allocator::Config;
+use crate::categories::{Categories, Category};
 use crate::levels::Effect;
 use crate::phases::{Phase, Phases};
 use crate::span::Span;
 use crate::stacks::{Frame, FxHashSet, StackIdx, Stacks};
-use crate::trace::{BlockIdx, DeviceTrace, Series};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::{Batch, Share};
 
@@ -62,6 +67,13 @@ impl Fits {
 }
 
 impl Need {
+    /// What it would have needed with this share of the batch; `None` if nobody knows that, or the
+    /// share is none of those that are tried.
+    pub fn with_share(&self, share: Share) -> Option<Bytes> {
+        let at = Share::TRIED.iter().position(|tried| *tried == share)?;
+        Some(self.with?[at])
+    }
+
     /// The largest share of the batch with which a pass needs no more than `most`.
     pub fn fits(&self, most: Bytes) -> Fits {
         let Some(with) = self.with else {
@@ -74,22 +86,43 @@ impl Need {
 }
 
 /// What was found when the failed work began.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    gradients: Bytes,
     /// Of what grows with the batch.
     grows: Bytes,
+    /// Whether gradients were there.
+    has_gradients: bool,
+    /// Where the first gradient was made; `None` where one had been before the recording.
+    first_gradient: Option<EventIdx>,
+    had_gradients: bool,
 }
 
 impl Found {
-    /// Counts a block that was made by then, and was still there or not.
-    pub fn add(&mut self, is_there: bool, category: Category, size: Bytes, grows: bool) {
-        if is_there && category == Category::Gradient {
-            self.gradients += size;
+    /// Counts a block that was made by then, at this event or before the recording, and was still
+    /// there or not. Blocks come in order.
+    pub fn add(
+        &mut self,
+        made: Option<EventIdx>,
+        is_there: bool,
+        category: Category,
+        grows: Bytes,
+    ) {
+        if category == Category::Gradient {
+            self.has_gradients |= is_there;
+            if !self.had_gradients {
+                self.first_gradient = made;
+            }
+            self.had_gradients = true;
         }
-        if is_there && grows {
-            self.grows += size;
+        if is_there {
+            self.grows += grows;
         }
+    }
+
+    /// Whether the gradients of a pass are the first ones, and others were found.
+    fn replaces(&self, pass: Span<EventIdx>) -> bool {
+        let is_in_pass = |first: EventIdx| pass.contains(first);
+        self.has_gradients && self.first_gradient.is_some_and(is_in_pass)
     }
 }
 
@@ -132,43 +165,68 @@ impl Work {
     }
 
     /// What it would have needed; `None` if nothing like it was recorded before.
-    pub fn need(&self, device: &DeviceTrace, batch: &Batch, found: Found) -> Option<Need> {
+    ///
+    /// `own` are the settings of the program.
+    pub fn need(
+        &self,
+        device: &DeviceTrace,
+        own: &Config,
+        (batch, categories): (&Batch, &Categories),
+        found: Found,
+    ) -> Option<Need> {
         let at = |event: EventIdx| device.levels_before(event).get(Series::Allocated);
-        let above = |span: &&Span<EventIdx>| {
-            let peak = device.allocated_peak(**span);
+        let above = |span: &Span<EventIdx>| {
+            let peak = device.allocated_peak(*span);
             peak.saturating_sub(at(span.start()))
         };
-        let least = self.before.iter().map(|span| above(&span)).min()?;
-        let largest = self.before.iter().max_by_key(above)?;
-        // The first pass made the gradients that this one may find.
-        let gradients = match self.before.len() {
-            1 => found.gradients,
-            _ => Bytes::ZERO,
+        let kind = |block: BlockIdx| device.blocks.kind(block);
+        let lasting = Lasting {
+            work: self,
+            device,
+            batch,
+            categories,
+            found,
         };
-        let own = at(self.failed).saturating_sub(at(self.start));
+        let passes = self.before.iter().copied();
+        let passes = passes.map(|pass| (lasting.peak_without(pass, |b| kind(b).size), pass));
+        let passes: Vec<(Bytes, Span<EventIdx>)> = passes.collect();
+        let least = passes.iter().map(|(peak, _)| *peak).min()?;
+        let (_, largest) = *passes.iter().max_by_key(|(peak, _)| *peak)?;
+        let most = self.before.iter().map(above).max()?;
+        let taken = at(self.failed).saturating_sub(at(self.start));
         let failed = Span::new(self.start, self.failed);
         let grows = |block: BlockIdx| batch.grows(block);
-        let likeness = Likeness::between(device, *largest, failed, grows);
-        let is_like = likeness.is_some() || own <= above(&largest);
-        let outgrown = (likeness.is_none() && own > above(&largest)).then_some(own);
+        let likeness = Likeness::between(device, largest, failed, grows);
+        let is_like = likeness.is_some() || taken <= most;
+        let outgrown = (likeness.is_none() && taken > most).then_some(taken);
         let larger = likeness.filter(|likeness| !likeness.times.is_same());
         let times = larger.as_ref().map(|larger| larger.times);
         // Where each step finds more, such as those of a rollout before its backward pass, nobody
         // knows how many are still to come.
         let found_less = |span: &Span<EventIdx>| at(span.start()) < at(self.start);
         let is_more = self.is_step && self.before.iter().all(found_less);
+        let resized = |share: Share, block: BlockIdx| {
+            let BlockKind {
+                size, requested, ..
+            } = *kind(block);
+            let other = match &larger {
+                _ if !batch.grows(block) => requested,
+                Some(larger) if larger.is_as_before(kind(block).alloc_stack) => requested,
+                Some(larger) => share.of(larger.times.of(requested)),
+                None => share.of(requested),
+            };
+            match other == requested {
+                true => size,
+                false => Bytes(own.round_size(other.0)),
+            }
+        };
         let needs = |share: Share| {
             let start = at(self.start).saturating_sub(found.grows) + share.of(found.grows);
-            let above = peak(device, batch, *largest, |place, size| match &larger {
-                Some(larger) if larger.is_as_before(place) => size,
-                Some(larger) => share.of(larger.times.of(size)),
-                None => share.of(size),
-            });
-            (start + above).saturating_sub(gradients)
+            start + lasting.peak_without(largest, |block| resized(share, block))
         };
         let least = match times {
             Some(_) => needs(Share::WHOLE),
-            None => (at(self.start) + least).saturating_sub(gradients),
+            None => at(self.start) + least,
         };
         Some(Need {
             least,
@@ -179,29 +237,54 @@ impl Work {
     }
 }
 
-/// How much a pass would have needed above what it found, if what grows with the batch had these
-/// other sizes.
-fn peak(
-    device: &DeviceTrace,
-    batch: &Batch,
-    pass: Span<EventIdx>,
-    other: impl Fn(StackIdx, Bytes) -> Bytes,
-) -> Bytes {
-    let (mut level, mut peak) = (0_i128, 0);
-    for event in (pass.start().0..pass.end().0).map(EventIdx) {
-        let block = BlockIdx(device.events.target[event.index()]);
-        let size = |size: Bytes| match batch.grows(block) {
-            true => i128::from(other(device.blocks.kind(block).alloc_stack, size).0),
-            false => i128::from(size.0),
-        };
-        level += match device.effect(event) {
-            Effect::Alloc { size: is, .. } => size(is),
-            Effect::FreeRequested { size: is } | Effect::Free { size: is, .. } => -size(is),
-            _ => 0,
-        };
-        peak = peak.max(level);
+/// What passes made for good: the failed work finds it, and does not make it again.
+struct Lasting<'a> {
+    work: &'a Work,
+    device: &'a DeviceTrace,
+    batch: &'a Batch,
+    categories: &'a Categories,
+    found: Found,
+}
+
+impl Lasting<'_> {
+    /// How much a pass needs above what it finds, if blocks have these sizes, without what it made
+    /// for good.
+    fn peak_without(&self, pass: Span<EventIdx>, size_of: impl Fn(BlockIdx) -> Bytes) -> Bytes {
+        let (mut level, mut peak) = (0_i128, 0);
+        for event in (pass.start().0..pass.end().0).map(EventIdx) {
+            let block = BlockIdx(self.device.events.target[event.index()]);
+            let size = || match self.is_of(pass, block) {
+                true => 0,
+                false => i128::from(size_of(block).0),
+            };
+            level += match self.device.effect(event) {
+                Effect::Alloc { .. } => size(),
+                Effect::FreeRequested { .. } | Effect::Free { .. } => -size(),
+                _ => 0,
+            };
+            peak = peak.max(level);
+        }
+        Bytes(u64::try_from(peak).unwrap_or(u64::MAX >> 2))
     }
-    Bytes(u64::try_from(peak).unwrap_or(u64::MAX >> 2))
+
+    /// Whether a pass made a block for good. What the last pass left may be made again in each, as
+    /// an output that a variable holds until the next one is there; only where no other pass shows
+    /// that, what does not grow with the batch is taken to stay. Gradients are for good, too, where
+    /// the pass found none and the failed one did: it holds those of the pass before in their
+    /// place.
+    fn is_of(&self, pass: Span<EventIdx>, block: BlockIdx) -> bool {
+        let until = self.device.blocks.free_requested[block.index()];
+        if until < pass.end().0 {
+            return false;
+        }
+        let is_last = self.work.before.last() == Some(&pass);
+        let is_only = !self.work.is_step && self.work.before.len() == 1;
+        let is_found = until >= self.work.start.0;
+        let is_for_good = is_found && (!is_last || is_only && !self.batch.grows(block));
+        let is_replaced =
+            self.found.replaces(pass) && self.categories.found(block) == Category::Gradient;
+        is_for_good || is_replaced
+    }
 }
 
 /// The lines that allocated in these events.
@@ -246,42 +329,60 @@ fn steps(device: &DeviceTrace, failed: EventIdx) -> Option<(Vec<Span<EventIdx>>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::categories::Categories;
     use crate::failing::Failing;
     use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
+    use crate::testing::block_of;
 
     const MIB: u64 = 1 << 20;
 
     /// Passes of these many MiB; the next one fails in its forward code after so many. 10 MiB are
     /// there, and an optimizer keeps 4 MiB after the first pass.
     fn recorded(passes: &[u64], failed_after: u64) -> Option<Need> {
+        let own = Config::default();
+        need(program(&own, passes, 0, failed_after), &own)
+    }
+
+    /// The same under these settings, if the first pass makes so many MiB more for good.
+    fn program(own: &Config, passes: &[u64], for_good: u64, failed_after: u64) -> Program {
         let mut p = Program::default();
         let module = format!("_call_impl {MODULE}:1");
         let forward = ["main t.py:4", &module, "forward net.py:3"];
+        let alloc_stack = p.stack(&forward);
+        let save = |p: &mut Program, mib: u64| {
+            let requested = Bytes::mib(mib);
+            p.builder.alloc(BlockKind {
+                alloc_stack,
+                size: Bytes(own.round_size(requested.0)),
+                ..block_of(requested)
+            })
+        };
         let backward = ["main t.py:5", &format!("backward {TENSOR}:5")];
         p.alloc(10 * MIB, &["main t.py:1"]);
         for (at, pass) in passes.iter().enumerate() {
-            let saved = p.alloc(pass * MIB, &forward);
+            let saved = save(&mut p, *pass);
             p.alloc(512, &backward);
             let gradient = p.alloc(MIB, &[]);
+            if at == 0 && for_good > 0 {
+                p.alloc(for_good * MIB, &backward);
+            }
             p.free(saved);
             p.free(gradient);
             if at == 0 {
                 p.alloc(4 * MIB, &["main t.py:6", &format!("step {ADAM}:7")]);
             }
         }
-        p.alloc(failed_after * MIB, &forward);
+        save(&mut p, failed_after);
         p.builder.out_of_memory(Bytes::mib(40));
-        need(p)
+        p
     }
 
-    fn need(p: Program) -> Option<Need> {
+    fn need(p: Program, own: &Config) -> Option<Need> {
         let trace = p.finish();
         let device = &trace.devices[0];
         let phases = Phases::of(device, &trace.stacks);
         let categories = Categories::of(device, &trace.stacks);
         let failed = crate::oom::first(device).expect("a failure");
-        Failing::of(device, &trace.stacks, (&categories, &phases), &failed).need
+        Failing::of(device, &trace.stacks, (&categories, &phases), own, &failed).need
     }
 
     #[test]
@@ -309,7 +410,7 @@ mod tests {
             p.free(saved);
             p.alloc(30 * MIB, &["main t.py:4", &module, "forward net.py:3"]);
             p.builder.out_of_memory(Bytes::mib(40));
-            let need = need(p);
+            let need = need(p, &Config::default());
             assert_eq!(
                 need.and_then(|need| need.outgrown),
                 expected.map(Bytes::mib)
@@ -350,5 +451,70 @@ mod tests {
             panic!("{fits:?}");
         };
         assert_eq!((share, bytes.0 / MIB), (Share(4), 50 + 2 + 4 + 5));
+        assert_eq!(need.with_share(share), Some(bytes));
+        assert_eq!(need.with_share(Share::WHOLE), None);
+    }
+
+    /// The failed pass finds them, and makes none again.
+    #[test]
+    fn what_the_first_pass_made_for_good_is_not_needed_twice() {
+        let check = |passes: &[u64], failed_after: u64, mib: u64| {
+            let own = Config::default();
+            let need = need(program(&own, passes, 30, failed_after), &own);
+            let need = need.expect("passes before");
+            assert_eq!(need.times.map(|times| times.number().round()), Some(5.0));
+            assert_eq!(need.least.0 / MIB, mib, "{passes:?}");
+        };
+        check(&[20, 20], 100, 100 + 5 + 14 + 30);
+        // The first one is the largest.
+        check(&[40, 20, 20], 200, 200 + 5 + 14 + 30);
+    }
+
+    /// The first pass makes gradients. Each later one gives those up that it found, after its
+    /// forward code, and makes others.
+    #[test]
+    fn gradients_that_are_replaced_are_not_needed_twice() {
+        let mut p = Program::default();
+        let module = format!("_call_impl {MODULE}:1");
+        let forward = ["main t.py:4", &module, "forward net.py:3"];
+        let backward = ["main t.py:5", &format!("backward {TENSOR}:5")];
+        let noted = |p: &mut Program, mib: u64, category: Category| {
+            let text = p.builder.stacks.strings.push(category.name());
+            p.builder.alloc(BlockKind {
+                metadata: Some(text),
+                ..block_of(Bytes::mib(mib))
+            })
+        };
+        noted(&mut p, 24, Category::Parameter);
+        let mut gradient = None;
+        for pass in [30, 20] {
+            let saved = p.alloc(pass * MIB, &forward);
+            if let Some(old) = gradient {
+                p.free(old);
+            }
+            p.alloc(512, &backward);
+            gradient = Some(noted(&mut p, 24, Category::Gradient));
+            p.free(saved);
+            if pass == 30 {
+                p.alloc(4 * MIB, &["main t.py:6", &format!("step {ADAM}:7")]);
+            }
+        }
+        p.alloc(150 * MIB, &forward);
+        p.builder.out_of_memory(Bytes::mib(40));
+        let need = need(p, &Config::default()).expect("passes before");
+        // Beside it are the parameter, the gradient that the failed pass found, and the state.
+        assert_eq!(need.least.0 / MIB, 150 + 24 + 24 + 4);
+    }
+
+    /// 17 MiB get a block of 20 MiB, and 40 MiB one of 40 MiB.
+    #[test]
+    fn what_is_asked_for_grows_and_not_what_it_is_rounded_to() {
+        let own = Config {
+            roundup_power2_divisions: [4; 16],
+            ..Config::default()
+        };
+        let need = need(program(&own, &[17, 17], 0, 40), &own).expect("passes before");
+        // The gradient beside it would have 2.4 MiB, in a block of 2.5 MiB.
+        assert_eq!(need.least.0 / MIB, 40 + 2 + 14);
     }
 }

@@ -3,16 +3,22 @@
 //!
 //! This is read from the recording, not replayed: events add and remove segments, and every block
 //! has an address. The pool of a segment is known if the segment is from before the recording;
-//! otherwise the blocks in it tell. For a segment that never held a block, only the size tells.
+//! otherwise the blocks that it ever held tell (`owners`). For a segment that never held a block,
+//! only the size tells.
+//!
+//! A private pool, of a CUDA graph for example, keeps its segments as long as it lives: emptying
+//! the cache gives none of them back. It lives if anything in it is in use.
 
 mod over_time;
+mod owners;
 
 pub use over_time::{MOST_MOMENTS, Room, over_time};
 
 use crate::allocator::SMALL_BUFFER;
 use crate::trace::{Action, BlockIdx, DeviceTrace, PoolId, PoolSize, Series};
 use crate::units::{Bytes, EventIdx};
-use std::collections::BTreeMap;
+use owners::{Owner, Owners};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A segment, or the mapped ranges of an expandable one that lie side by side.
@@ -40,12 +46,17 @@ impl Segment {
         self.size.saturating_sub(self.used)
     }
 
-    /// The sum that the free bytes of this segment belong to: `cached` if nothing in it is in use,
-    /// otherwise `split`.
-    fn rest_in<'s>(&self, cached: &'s mut Bytes, split: &'s mut Bytes) -> &'s mut Bytes {
-        match self.used {
-            Bytes::ZERO => cached,
-            _ => split,
+    /// The sum that the free bytes of this segment belong to: `cached` if nothing in it is in use
+    /// and its pool is none of the private ones that live, otherwise `split`.
+    fn rest_in<'s>(
+        &self,
+        living: &BTreeSet<PoolId>,
+        cached: &'s mut Bytes,
+        split: &'s mut Bytes,
+    ) -> &'s mut Bytes {
+        match self.used == Bytes::ZERO && !living.contains(&self.place.pool) {
+            true => cached,
+            false => split,
         }
     }
 }
@@ -72,8 +83,8 @@ pub struct PoolRoom {
     pub used: Bytes,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Bytes,
-    /// Free bytes of segments that are partly in use. This is `inactive_split_bytes`, except that
-    /// PyTorch leaves expandable segments out of that counter.
+    /// Free bytes of segments that are partly in use, or of a private pool that is. The former are
+    /// `inactive_split_bytes`, except that PyTorch leaves expandable segments out of that counter.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
@@ -100,8 +111,8 @@ pub struct Layout {
 struct Mapped {
     size: u64,
     stream: u64,
-    /// The pool and its size class, if recorded.
-    pool: Option<(PoolId, PoolSize)>,
+    /// The pool and its size class, if known.
+    pool: Option<Owner>,
     expandable: bool,
 }
 
@@ -109,7 +120,7 @@ impl Layout {
     /// Where memory lay after an event. `None` if the recording lacks segments, so that they do not
     /// sum to *reserved*.
     pub fn at(device: &DeviceTrace, at: EventIdx) -> Option<Layout> {
-        let mut ranges = Ranges::before(device);
+        let mut ranges = Ranges::before(device, Owners::until(device, at));
         ranges.advance(device, at);
         let reserved = device.levels_at(at).get(Series::Reserved);
         Layout::of(device, reserved, &ranges, in_use(device, at))
@@ -120,7 +131,8 @@ impl Layout {
         let mut blocks: Vec<BlockIdx> = (0..device.blocks.n_preexisting).map(BlockIdx).collect();
         blocks.sort_unstable_by_key(|block| device.blocks.addr[block.index()]);
         let reserved = device.summary[Series::Reserved as usize].start;
-        Layout::of(device, reserved, &Ranges::before(device), blocks)
+        let ranges = Ranges::before(device, Owners::default());
+        Layout::of(device, reserved, &ranges, blocks)
     }
 
     /// The same, from the mapped ranges and the blocks in use, both by address.
@@ -146,6 +158,7 @@ impl Layout {
 
     /// The pools of each stream, the largest first.
     pub fn pools(&self) -> Vec<PoolRoom> {
+        let living = self.living();
         let mut pools: BTreeMap<Place, PoolRoom> = BTreeMap::new();
         for segment in &self.segments {
             let pool = pools.entry(segment.place).or_insert(PoolRoom {
@@ -158,12 +171,19 @@ impl Layout {
             });
             pool.reserved += segment.size;
             pool.used += segment.used;
-            *segment.rest_in(&mut pool.cached, &mut pool.split) += segment.free();
+            *segment.rest_in(&living, &mut pool.cached, &mut pool.split) += segment.free();
             pool.largest_gap = pool.largest_gap.max(segment.largest_gap);
         }
         let mut pools: Vec<PoolRoom> = pools.into_values().collect();
         pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.place));
         pools
+    }
+
+    /// The private pools in which something is in use.
+    fn living(&self) -> BTreeSet<PoolId> {
+        let used = self.segments.iter().filter(|s| s.used > Bytes::ZERO);
+        let pools = used.map(|segment| segment.place.pool);
+        pools.filter(|pool| *pool != PoolId::default()).collect()
     }
 
     /// Segments of which less than half is in use: if the blocks in them were gone, they could be
@@ -181,11 +201,13 @@ struct Ranges {
     mapped: BTreeMap<u64, Mapped>,
     /// The first event that has not been looked at.
     next: usize,
+    /// Which pools the segments are of that events make.
+    owners: Owners,
 }
 
 impl Ranges {
     /// The ranges that were there before the first event.
-    fn before(device: &DeviceTrace) -> Ranges {
+    fn before(device: &DeviceTrace, owners: Owners) -> Ranges {
         let before = device.segments_before.iter().map(|segment| {
             let mapped = Mapped {
                 size: segment.size.0,
@@ -198,6 +220,7 @@ impl Ranges {
         Ranges {
             mapped: before.collect(),
             next: 0,
+            owners,
         }
     }
 
@@ -224,7 +247,7 @@ impl Ranges {
                     let mapped = Mapped {
                         size,
                         stream: event.stream,
-                        pool: None,
+                        pool: self.owners.of(target),
                         expandable: *action == SegmentMap,
                     };
                     self.mapped.insert(addr, mapped);
@@ -339,7 +362,54 @@ fn segment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{TraceBuilder, block_of};
+    use crate::trace::BlockKind;
+    use crate::units::DeviceAddr;
     use proptest::prelude::*;
+
+    /// Two segments of a graph's pool, with a block each; the second block is given back, and then
+    /// the first.
+    #[test]
+    fn segments_of_a_private_pool_stay_its_own_and_are_kept_while_it_lives() {
+        let mut builder = TraceBuilder::default();
+        let kind = BlockKind {
+            pool: PoolId(1, 0),
+            ..block_of(Bytes::mib(2))
+        };
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            builder.segment(Action::SegmentAlloc, Bytes::mib(20));
+            held.push(builder.alloc(kind));
+        }
+        for &block in held.iter().rev() {
+            builder.free_requested(block);
+            builder.free_completed(block);
+        }
+        let mut device = builder.finish().devices.remove(0);
+        let second = DeviceAddr(device.events.segments[0].addr.0 + (64 << 20));
+        device.events.segments[1].addr = second;
+        device.blocks.addr[0] = device.events.segments[0].addr;
+        device.blocks.addr[1] = second;
+        let check = |at: u32, cached: u64, split: u64| {
+            let pools = Layout::at(&device, EventIdx(at)).expect("a layout").pools();
+            let told: Vec<_> = pools
+                .iter()
+                .map(|pool| (pool.place.pool, pool.cached, pool.split))
+                .collect();
+            let expected = (PoolId(1, 0), Bytes::mib(cached), Bytes::mib(split));
+            assert_eq!(told, [expected], "after event {at}");
+            let moments = over_time(&device).into_iter();
+            for room in moments.filter(|room| room.event.0 == at) {
+                let told = (room.cached, room.split);
+                assert_eq!(told, (Bytes::mib(cached), Bytes::mib(split)));
+            }
+        };
+        // Before the block for which it is made lies in it.
+        check(0, 20, 0);
+        check(3, 0, 36);
+        check(5, 0, 38);
+        check(7, 40, 0);
+    }
 
     fn of_size(size: u64) -> Mapped {
         Mapped {

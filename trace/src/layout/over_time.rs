@@ -1,6 +1,6 @@
 //! Memory that was reserved and not in use, over the whole recording.
 
-use super::{Layout, Ranges};
+use super::{Layout, Owners, Ranges};
 use crate::trace::{BlockIdx, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub struct Room {
     pub used: Bytes,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Bytes,
-    /// Free bytes of segments that are partly in use.
+    /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
@@ -32,7 +32,8 @@ pub struct Room {
 pub fn over_time(device: &DeviceTrace) -> Vec<Room> {
     let moments = most_unused(device);
     let mut turns = turns(device, &moments);
-    let mut ranges = Ranges::before(device);
+    let last = EventIdx(device.events.len().saturating_sub(1));
+    let mut ranges = Ranges::before(device, Owners::until(device, last));
     let mut used: BTreeSet<(u64, u32)> = BTreeSet::new();
     let key = |block: BlockIdx| (device.blocks.addr[block.index()].0, block.0);
     let mut rooms = Vec::with_capacity(moments.len());
@@ -60,10 +61,11 @@ fn room(event: EventIdx, layout: &Layout) -> Room {
         largest_gap: Bytes::ZERO,
         segments: layout.segments.len() as u32,
     };
+    let living = layout.living();
     for segment in &layout.segments {
         room.reserved += segment.size;
         room.used += segment.used;
-        *segment.rest_in(&mut room.cached, &mut room.split) += segment.free();
+        *segment.rest_in(&living, &mut room.cached, &mut room.split) += segment.free();
         room.largest_gap = room.largest_gap.max(segment.largest_gap);
     }
     room

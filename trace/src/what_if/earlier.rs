@@ -10,7 +10,7 @@ use super::Outcome;
 use super::begin::{Before, lies_alike};
 use super::run::{Conditions, Replay};
 use crate::trace::Series;
-use crate::units::Bytes;
+use crate::units::{Bytes, EventIdx};
 use crate::watch::Stopped;
 
 /// The cache decides nothing if it was so small a share of the recorded peak of *reserved*.
@@ -34,8 +34,10 @@ pub struct Earlier {
     pub is_counted: bool,
     /// The peak of *reserved* by the other reading.
     pub peak_reserved: Bytes,
-    /// Whether a request fails by that.
-    pub fails: bool,
+    /// The request that fails by that.
+    pub failed: Option<EventIdx>,
+    /// What was reserved before the first event.
+    pub reserved: Bytes,
 }
 
 impl Earlier {
@@ -66,14 +68,30 @@ impl Earlier {
         })?;
         let peak = outcome.peak_reserved.0 as f64;
         let differs = (other.peak_reserved.0 as f64 - peak).abs() > DIFFERS * peak;
-        let fails = other.failed.is_some();
-        let depends = differs || fails != outcome.failed.is_some();
+        let [failed, of_other] = [outcome, &other].map(failed_at);
+        let depends = differs || failed != of_other;
         let had_run = share(reserved.start) >= HAD_RUN || share(cached) >= MUCH;
         Ok((depends || had_run).then_some(Earlier {
             cached,
             is_counted,
             peak_reserved: other.peak_reserved,
-            fails,
+            failed: of_other,
+            reserved: reserved.start,
         }))
     }
+
+    /// Whether it decides if a request fails under this limit, or which one: `outcome` is the one
+    /// that is told. Both readings take over what was in use from a program that ran without this
+    /// limit. So where they agree on a failure, it is certain only if what was reserved before
+    /// fits under the limit.
+    pub fn decides(&self, outcome: &Outcome, limit: Option<Bytes>) -> bool {
+        let failed = failed_at(outcome);
+        let fits = limit.is_none_or(|limit| self.reserved <= limit);
+        failed.is_none() || self.failed != failed || !fits
+    }
+}
+
+/// The request that fails.
+fn failed_at(outcome: &Outcome) -> Option<EventIdx> {
+    outcome.failed.map(|failed| failed.event)
 }

@@ -10,7 +10,9 @@
 //! run         the requests, one by one, through allocator::caching
 //! curve       the levels on the way, for a picture
 //! spread      the same with segments at other addresses
-//! waiting     the same if no free waited for another stream
+//! endings     how it ends where something else is assumed
+//! waits       when frees that wait for another stream complete
+//! waiting     the same if they complete at other events
 //! earlier     the same with another cache from before the recording
 //! remedies    which single change would have got past a recorded failure
 //! ```
@@ -28,12 +30,14 @@ mod collected;
 mod curve;
 mod earlier;
 mod early;
+mod endings;
 mod recorded;
 mod refusals;
 mod remedies;
 mod run;
 mod spread;
 mod waiting;
+mod waits;
 pub mod words;
 
 pub use crate::allocator::caching::{Limit, Placement, Refuser};
@@ -47,12 +51,14 @@ pub use collected::evidence;
 pub use curve::Curve;
 pub use earlier::Earlier;
 pub use early::Early;
+pub use endings::Ending;
 pub use recorded::{Evidence, LimitSeen};
 pub use refusals::{NotTheLimit, contradiction};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
-pub use run::{Conditions, Replay};
+pub use run::{Conditions, Refused, Replay};
 pub use spread::Spread;
 pub use waiting::Waiting;
+pub use waits::Waits;
 
 /// A question; all its parts apply together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,6 +136,13 @@ pub struct Outcome {
     /// How much this depends on what was cached before the recording. `None` if it hardly does, or
     /// if it was not tried: only [`ask`] does.
     pub earlier: Option<Earlier>,
+    /// How it ends if the program makes do without the work space that is refused. `None` where
+    /// that is not what fails, or if it was not tried: only [`ask`] does.
+    pub without_work_space: Option<Ending>,
+    /// How it ends on a card that is full at the limit, if a memory fraction refuses another
+    /// request, and the recording does not show which of the two there is. `None` if it was not
+    /// tried: only [`ask`] does.
+    pub on_full_card: Option<Ending>,
 }
 
 impl Outcome {
@@ -144,6 +157,8 @@ impl Outcome {
         spread: None,
         waiting: None,
         earlier: None,
+        without_work_space: None,
+        on_full_card: None,
     };
 }
 
@@ -196,6 +211,8 @@ pub struct Answer {
     /// What was cached and free before the first event, and is left out of the answer because other
     /// segments would have held it.
     pub left_out: Bytes,
+    /// How many recorded requests failed, and the program went on without them.
+    pub passed_over: u64,
     /// The answer to the question.
     pub what_if: Outcome,
     /// The same under the limit that the recording shows, if the question has no limit.
@@ -268,6 +285,7 @@ pub fn ask(
             && limit.or(second).is_some()
             && seen.is_none_or(|seen| seen.by == Refuser::Device),
         left_out: left_out(device, settings),
+        passed_over: oom::passed_over(device).len() as u64,
         what_if,
         at_recorded_limit,
         curves: drawn.map(|what_if| Curves {
@@ -294,6 +312,8 @@ fn told(
     }
     outcome.waiting = Waiting::of(replay, &conditions, &outcome)?;
     outcome.earlier = Earlier::of(replay, &conditions, &outcome)?;
+    outcome.without_work_space = Ending::without_work_space(replay, &conditions, &outcome)?;
+    outcome.on_full_card = Ending::on_full_card(replay, &conditions, &outcome)?;
     Ok((outcome, curve))
 }
 

@@ -6,11 +6,12 @@
 //! The last two end in a new segment or in a failed allocation, and have the stack of the request.
 //! Only the first is done by the program.
 //!
-//! A failed allocation also tells what the driver had free. If that was less than the segment, the
-//! device was full, and the process could have reserved that much more.
+//! A failed allocation also tells what the driver had free. If that was less than the segment, or
+//! hardly more, the device was full, and the process could have reserved nearly that much more.
 
 use crate::allocator::caching::{Limit, Refuser};
 use crate::allocator::{Config, MIN_BLOCK};
+use crate::oom::NEVER_GIVEN;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, NO_TARGET, PoolSize, Series};
@@ -115,6 +116,23 @@ struct Asked {
     segment: u64,
     /// What the driver must have.
     driver: u64,
+    /// What it is asked for at once: a page, or the whole segment.
+    at_once: u64,
+}
+
+impl Asked {
+    /// How much more the process could have reserved on a device that was full with so much free,
+    /// at least and at most. Where the driver had room for a page, but for nothing besides, it may
+    /// have refused that page, or the next one.
+    fn room(&self, free: u64) -> [u64; 2] {
+        let most = free.min(self.driver.saturating_sub(1));
+        let beside = free.checked_rem(self.at_once).unwrap_or(0);
+        let least = match free >= self.at_once && beside < NEVER_GIVEN.0 {
+            true => (free - beside).saturating_sub(1),
+            false => most,
+        };
+        [least.min(most), most]
+    }
 }
 
 /// The most that was granted, and the least that was refused.
@@ -168,8 +186,9 @@ struct Reader<'a> {
     burst: Option<Burst>,
     /// The first of an unbroken run of completing frees, up to now.
     completing: Option<u32>,
-    /// What was there for the process when the device was full: the least of these.
-    room: Option<u64>,
+    /// What was there for the process when the device was full, at least and at most: the least of
+    /// these.
+    room: Option<[u64; 2]>,
     emptied: Vec<EventIdx>,
     doubtful: Vec<EventIdx>,
     awaited: Vec<Span<EventIdx>>,
@@ -245,10 +264,10 @@ impl Reader<'_> {
         if below == u64::MAX {
             return None;
         }
-        let room = self.room.map(|room| room.max(granted));
-        let below = room.map_or(below, |room| below.min(room.saturating_add(1)));
+        let room = self.room.map(|room| room.map(|bytes| bytes.max(granted)));
+        let below = room.map_or(below, |[_, most]| below.min(most.saturating_add(1)));
         Some(LimitSeen {
-            at_least: Bytes(room.map_or(granted, |room| room.min(below - 1))),
+            at_least: Bytes(room.map_or(granted, |[least, _]| least.min(below - 1))),
             below: Bytes(below),
             by,
         })
@@ -337,6 +356,7 @@ impl Reader<'_> {
                 let asked = asked.unwrap_or(Asked {
                     segment: segment.size.0,
                     driver: segment.size.0,
+                    at_once: segment.size.0,
                 });
                 let request = behind.map(|kind| Request {
                     rounded: self.own.round_size(kind.requested.0),
@@ -379,9 +399,10 @@ impl Reader<'_> {
         // refused it. Where it does not tell, nobody knows which of the two it was.
         match failed.free() {
             None => {}
-            Some(Bytes(free)) if free < asked.driver => {
-                let room = reserved.saturating_add(free);
-                self.room = Some(self.room.map_or(room, |least| least.min(room)));
+            Some(Bytes(free)) if free < asked.driver.saturating_add(NEVER_GIVEN.0) => {
+                let room = asked.room(free).map(|more| reserved.saturating_add(more));
+                let before = self.room.unwrap_or(room);
+                self.room = Some([room[0].min(before[0]), room[1].min(before[1])]);
             }
             Some(_) => self.has_fraction = true,
         }
@@ -395,9 +416,15 @@ impl Reader<'_> {
 
     fn asked(&self, requested: Bytes) -> Asked {
         let rounded = self.own.round_size(requested.0);
+        let driver = self.own.driver_needs(rounded);
+        let page = || self.own.page(self.own.pool_size(rounded));
         Asked {
             segment: self.own.segment_size(rounded),
-            driver: self.own.driver_needs(rounded),
+            driver,
+            at_once: match self.own.expandable_segments {
+                true => page(),
+                false => driver,
+            },
         }
     }
 

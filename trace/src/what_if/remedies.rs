@@ -2,6 +2,8 @@
 
 use super::batch::{Batch, Share};
 use super::begin::lies_alike;
+use super::waiting;
+use super::waits::Waits;
 use super::{
     Before, Conditions, Early, Evidence, Failed, Limit, LimitSeen, Outcome, Placement, Reach,
     Refuser, Replay, Spread,
@@ -105,6 +107,52 @@ pub fn simpler(own: &Config) -> Vec<Config> {
 /// Into so many parts the range of limits is cut.
 const LIMITS: u64 = 4;
 
+/// Into so many at most where its upper end does not give the recorded failure.
+const PARTS: u32 = 16;
+
+/// The failure under the largest limit that fits the recording. Where that does not give it, as
+/// garbage may be collected elsewhere then, so many others are tried from above, and the range is
+/// that of the first ones that give it.
+pub(super) fn reproduced(
+    seen: LimitSeen,
+    parts: u64,
+    fails: impl Fn(Limit) -> Result<Option<Failed>, Stopped>,
+) -> Result<Option<(Failed, LimitSeen)>, Stopped> {
+    if let Some(failed) = fails(seen.limit())? {
+        return Ok(Some((failed, seen)));
+    }
+    let (low, high) = (seen.at_least, seen.taken());
+    let mut below = high;
+    let mut found: Option<(Failed, LimitSeen)> = None;
+    for part in (0..if low < high { parts } else { 0 }).rev() {
+        let bytes = low + (high - low) / parts * part;
+        let failed = fails(Limit { bytes, by: seen.by })?;
+        found = match (failed, found) {
+            (None, None) => {
+                below = bytes;
+                None
+            }
+            (None, found) => return Ok(found),
+            (Some(failed), None) => Some((
+                failed,
+                LimitSeen {
+                    at_least: bytes,
+                    below,
+                    by: seen.by,
+                },
+            )),
+            (Some(_), Some((failed, limits))) => Some((
+                failed,
+                LimitSeen {
+                    at_least: bytes,
+                    ..limits
+                },
+            )),
+        };
+    }
+    Ok(found)
+}
+
 /// What is tried besides settings, and what is known beside the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried<'a> {
@@ -115,7 +163,8 @@ pub struct Tried<'a> {
     pub leaks: Option<&'a Early>,
     /// A smaller batch.
     pub batch: Option<&'a Batch>,
-    /// The share of it that is tried beside the largest that gets past the failure.
+    /// The largest share of it with which there is room for more than the failed request. The
+    /// largest share up to this one is told beside the largest that gets past the failure.
     pub share: Option<Share>,
 }
 
@@ -124,10 +173,14 @@ pub struct Tried<'a> {
 pub struct Diagnosis {
     /// The failure.
     pub failed: Failed,
-    /// The limit that refused the request, as far as it shows.
+    /// The limit that refused the request, as far as it shows. Where the largest one does not give
+    /// the failure, those that do.
     pub limit: LimitSeen,
     /// The single changes that get past it, those that reserve least first.
     pub remedies: Vec<Remedy>,
+    /// Where no settings do: those that would under the largest limit, which nobody knows to be the
+    /// one that was set.
+    pub perhaps: Vec<Remedy>,
 }
 
 /// A failure that changes are tried on. A recording does not tell everything, and what is told as a
@@ -195,18 +248,42 @@ impl Trial<'_> {
         Ok(found)
     }
 
-    /// The largest share of the batch that helps, and this one.
-    fn smaller_batches(&self, batch: &Batch, own: Option<Share>) -> Result<Vec<Remedy>, Stopped> {
+    /// Other settings that help under the largest limit that fits the recording, if there are
+    /// several that fit it.
+    fn settings_of_largest(&self) -> Result<Vec<Remedy>, Stopped> {
+        let seen = self.seen;
+        if seen.at_least == seen.taken() {
+            return Ok(Vec::new());
+        }
+        let largest = Trial {
+            otherwise: self.otherwise.clone(),
+            seen: LimitSeen {
+                at_least: seen.taken(),
+                ..seen
+            },
+            ..*self
+        };
+        largest.other_settings()
+    }
+
+    /// The largest share of the batch that helps, and the largest up to this one.
+    fn smaller_batches(&self, batch: &Batch, most: Option<Share>) -> Result<Vec<Remedy>, Stopped> {
         let mut found: Vec<Remedy> = Vec::new();
         for share in Share::TRIED {
-            if !found.is_empty() && Some(share) != own {
+            let is_small = most.is_none_or(|most| share.0 <= most.0);
+            if !found.is_empty() && !is_small {
                 continue;
             }
             let conditions = Conditions {
                 batch: Some((batch, share)),
                 ..self.as_it_was()
             };
-            found.extend(self.remedy(Change::Batch(share), conditions)?);
+            let remedy = self.remedy(Change::Batch(share), conditions)?;
+            let is_last = is_small && remedy.is_some();
+            found.extend(remedy);
+            if is_last {
+                break;
+            }
         }
         Ok(found)
     }
@@ -215,12 +292,17 @@ impl Trial<'_> {
         self.replay.under(&conditions)
     }
 
-    /// The failure, if it is found again under the largest limit that fits the recording.
-    fn fails(&self, conditions: Conditions<'_>) -> Result<Option<Failed>, Stopped> {
-        let limit = Some(self.seen.limit());
+    /// The failure as replay gives it, with the limits that fit the recording and give it.
+    fn found_again(&self) -> Result<Option<(Failed, LimitSeen)>, Stopped> {
+        let parts = Spread::others(self.replay.device, 1).min(PARTS);
+        reproduced(self.seen, u64::from(parts), |limit| self.fails(limit))
+    }
+
+    /// The failure, if it is found again under this limit.
+    fn fails(&self, limit: Limit) -> Result<Option<Failed>, Stopped> {
         let outcome = self.run(Conditions {
-            limit,
-            ..conditions
+            limit: Some(limit),
+            ..self.as_it_was()
         })?;
         Ok(outcome.failed.filter(|failed| failed.event == self.failure))
     }
@@ -274,7 +356,15 @@ impl Trial<'_> {
         });
         let largest = (low < high).then_some(high);
         let limits = largest.into_iter().chain(between).map(under);
-        limits.chain(before).chain(orders)
+        let others = match waiting::count(self.replay.device) {
+            (0, _) => 0,
+            _ => most.min(waiting::OTHERS),
+        };
+        let waits = Waits::others(others).map(move |waits| Conditions {
+            waits,
+            ..conditions
+        });
+        limits.chain(before).chain(orders).chain(waits)
     }
 
     /// The other way in which the memory from before the first event may lie under these settings:
@@ -290,7 +380,8 @@ impl Trial<'_> {
 
 /// Replays the first failed allocation of a recording with single changes. What gets past it must
 /// do so however what the recording does not tell is read ([`Trial`]). The outcome is that of the
-/// smallest limit. `None` if nothing failed, or if the replay does not reproduce the failure.
+/// smallest limit. `None` if nothing failed, or if the replay does not reproduce the failure under
+/// any limit that is tried.
 ///
 /// `own` are the settings of the file, and `evidence` is what it shows of its allocator
 /// ([`super::evidence`]).
@@ -308,19 +399,25 @@ pub fn remedies(
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };
-    let trial = Trial {
+    let mut trial = Trial {
         replay,
         own,
         otherwise: evidence.otherwise(),
         seen: seen.or_told(tried.limit),
         failure: failure.event,
     };
-    let Some(failed) = trial.fails(trial.as_it_was())? else {
+    let Some((failed, limits)) = trial.found_again()? else {
         return Ok(None);
     };
+    trial.seen = limits;
     let mut remedies: Vec<Remedy> = Vec::new();
     remedies.extend(trial.without_leaks(tried.leaks)?);
-    remedies.extend(trial.other_settings()?);
+    let settings = trial.other_settings()?;
+    let perhaps = match settings.is_empty() {
+        true => trial.settings_of_largest()?,
+        false => Vec::new(),
+    };
+    remedies.extend(settings);
     if let Some(batch) = tried.batch {
         remedies.extend(trial.smaller_batches(batch, tried.share)?);
     }
@@ -329,5 +426,6 @@ pub fn remedies(
         failed,
         limit: trial.seen,
         remedies,
+        perhaps,
     }))
 }

@@ -5,6 +5,7 @@ use super::begin::{Before, begin};
 use super::curve::Curve;
 use super::early::{self, Early};
 use super::recorded::Evidence;
+use super::waits::{Delays, Waits};
 use super::{Failed, Outcome, Reach, step_at};
 use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement, Threshold};
 use crate::allocator::{Config, Slot};
@@ -16,6 +17,16 @@ use crate::watch::{EVERY, Stopped, Watch};
 use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::slice::Iter;
+
+/// What becomes of a program that is refused what it would give back at once, as a library does
+/// with work space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is out of memory.
+    Ends,
+    /// It makes do without.
+    DoneWithout,
+}
 
 /// The conditions of a replay.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +43,10 @@ pub struct Conditions<'a> {
     pub placement: Placement,
     /// How the memory from before the first event lies.
     pub before: Before,
+    /// When frees that wait for another stream complete.
+    pub waits: Waits,
+    /// What becomes of it without work space.
+    pub refused: Refused,
 }
 
 impl<'a> Conditions<'a> {
@@ -44,6 +59,8 @@ impl<'a> Conditions<'a> {
             batch: None,
             placement: Placement::Seen,
             before: Before::AsRecorded,
+            waits: Waits::AsRecorded,
+            refused: Refused::Ends,
         }
     }
 }
@@ -91,17 +108,6 @@ impl<'a> Replay<'a> {
         Ok((run.outcome, run.curve))
     }
 
-    /// The same without a curve, if no free waited for another stream.
-    ///
-    /// # Errors
-    /// [`Stopped`].
-    pub(super) fn without_waits(self, conditions: &Conditions<'_>) -> Result<Outcome, Stopped> {
-        let mut run = Run::new(self, conditions, 0)?;
-        run.waits = false;
-        run.go(self, conditions)?;
-        Ok(run.outcome)
-    }
-
     /// What the segments that were collected tell of the threshold, if these are the conditions of
     /// the recording. Reserved memory up to `granted` was refused to no request.
     ///
@@ -144,8 +150,10 @@ struct Run<'a> {
     /// Blocks that a request will wait for if it must empty the cache; otherwise they complete
     /// after the request.
     awaited: Vec<u32>,
-    /// Whether frees wait for other streams, as recorded.
-    waits: bool,
+    /// When frees that wait for other streams complete.
+    delays: Delays,
+    /// What becomes of the program without work space.
+    refused: Refused,
     /// What no request was refused, where the threshold of collection is to be learnt.
     learns: Option<Bytes>,
     batch: Option<(&'a Batch, Share)>,
@@ -187,7 +195,8 @@ impl<'a> Run<'a> {
             slots: vec![Slot::NONE; device.blocks.len()],
             allocated: 0,
             awaited: Vec::new(),
-            waits: true,
+            delays: Delays::new(conditions.waits),
+            refused: conditions.refused,
             learns: None,
             batch: conditions.batch,
             passed_over: oom::passed_over(device),
@@ -248,6 +257,9 @@ impl<'a> Run<'a> {
             }
             while let Some((_, block)) = early.next_if(|(at, _)| at.0 <= event) {
                 self.give_back_early(*block);
+            }
+            while let Some(block) = self.delays.over_at(event) {
+                self.end_wait(block);
             }
             if emptied.next_if(|at| at.0 == event).is_some() {
                 self.allocator.empty_cache();
@@ -367,6 +379,7 @@ impl Run<'_> {
                 self.measure();
                 None
             }
+            Err(_) if self.refused == Refused::DoneWithout && self.at_once(EventIdx(event)) => None,
             Err(why) => {
                 self.fail(event, Some(why));
                 Some(Reach::Failure)
@@ -393,18 +406,40 @@ impl Run<'_> {
         let slot = self.slots[block as usize];
         if slot != Slot::NONE {
             self.lower(slot);
-            if !self.waits {
+            let completed = self.device.blocks.free_completed[block as usize];
+            if self.delays.waits() == Waits::Never {
                 self.slots[block as usize] = Slot::NONE;
                 self.allocator.free(slot);
             // Most frees complete immediately.
-            } else if self.device.blocks.free_completed[block as usize] != event + 1 {
+            } else if completed != event + 1 {
                 self.allocator.wait(slot, block);
+                let step = || step_at(self.device, EventIdx(event));
+                self.delays.begin(block, event, completed, step);
             }
         }
         None
     }
 
+    /// Whether a block waited for another stream, and was given back after the recording began.
+    fn waited(&self, block: u32) -> bool {
+        let blocks = &self.device.blocks;
+        let requested = blocks.free_requested[block as usize];
+        let waits = blocks.free_completed[block as usize] > requested.saturating_add(1);
+        waits && !self.pending_before(block)
+    }
+
+    /// The other streams are done with a block, in another run than the recorded one.
+    fn end_wait(&mut self, block: u32) {
+        let slot = std::mem::replace(&mut self.slots[block as usize], Slot::NONE);
+        if slot != Slot::NONE {
+            self.allocator.complete(slot, block);
+        }
+    }
+
     fn complete(&mut self, event: u32, block: u32) -> Option<Reach> {
+        if self.delays.are_drawn() && self.waited(block) {
+            return None;
+        }
         let slot = std::mem::replace(&mut self.slots[block as usize], Slot::NONE);
         if slot == Slot::NONE {
             return None;

@@ -25,11 +25,11 @@ const MOST_ALLOCS: usize = 2_000_000;
 /// From this share on, the range of a peak is told with it, and two peaks are far from each other.
 const WIDE: f64 = 0.02;
 
-/// The same answer with segments in several orders. Lowest and highest are of those orders for
-/// which the answer goes as far as the one that is told.
+/// The same answer, replayed in several ways: with segments in several orders, or with other waits
+/// for streams. Lowest and highest are of those replays that go as far as the answer that is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// How many orders there are, with the one of the answer itself.
+    /// How many replays there are, with the one of the answer itself.
     pub orders: u32,
     /// In how many of them a request fails.
     pub failed: u32,
@@ -75,21 +75,28 @@ impl Spread {
             found.push((placement, replay.under(&conditions)?));
         }
         let (placement, told) = typical(&found);
+        let outcomes = found.iter().map(|(_, outcome)| outcome);
+        Ok(Some((Spread::over(&told, outcomes), placement)))
+    }
+
+    /// Of all these outcomes, of which one is told.
+    pub(super) fn over<'o>(told: &Outcome, outcomes: impl Iterator<Item = &'o Outcome>) -> Spread {
         let mut spread = Spread {
-            orders: found.len() as u32,
+            orders: 0,
             failed: 0,
             failed_at: None,
             peak_allocated: [told.peak_allocated; 2],
             peak_reserved: [told.peak_reserved; 2],
             retries: [told.retries; 2],
         };
-        for (_, outcome) in &found {
+        for outcome in outcomes {
             spread.add(outcome, told.reach);
         }
-        Ok(Some((spread, placement)))
+        spread
     }
 
     fn add(&mut self, outcome: &Outcome, reach: Reach) {
+        self.orders += 1;
         if let Some(failed) = outcome.failed {
             self.failed += 1;
             let [first, last] = self.failed_at.get_or_insert([failed; 2]);
@@ -110,6 +117,13 @@ impl Spread {
     /// Whether a request fails in some orders and none in others.
     pub fn is_torn(&self) -> bool {
         (1..self.orders).contains(&self.failed)
+    }
+
+    /// Whether requests fail at different events, or after different numbers of retries.
+    pub fn differs(&self) -> bool {
+        let [fewest, most] = self.retries;
+        let is_elsewhere = |[first, last]: [Failed; 2]| first.event != last.event;
+        fewest != most || self.failed_at.is_some_and(is_elsewhere)
     }
 
     /// Whether the peak of *reserved* is known less well than an answer should be.

@@ -3,20 +3,17 @@
 //! A block that another stream used is free only when that stream is done with it. When that is
 //! depends on how the streams run, and the allocator looks only when more is requested. So in two
 //! runs of one program such frees complete at other requests, and under other settings too. So the
-//! requests are replayed again as if none had waited: no run frees earlier. One free may decide
-//! whether a request fails; a peak differs only where many waited.
+//! requests are replayed again as if none had waited, and with other waits ([`Waits`]).
 
 use super::run::{Conditions, Replay};
+use super::waits::Waits;
 use super::{Outcome, Spread};
 use crate::trace::DeviceTrace;
 use crate::units::Bytes;
 use crate::watch::Stopped;
 
-/// So large a share of all frees is many.
-const MANY: f64 = 0.05;
-
-/// The peak differs if it does so by this share.
-const DIFFERS: f64 = 0.02;
+/// How often the requests are replayed again.
+pub(super) const OTHERS: u32 = 9;
 
 /// Frees that waited, where the answer depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +22,8 @@ pub struct Waiting {
     pub waited: u64,
     /// How many frees there were.
     pub frees: u64,
-    /// The peak of *reserved* if none had waited.
-    pub peak_reserved: Bytes,
-    /// Whether a request fails then.
-    pub fails: bool,
+    /// The answer itself, the one as if none had waited, and those with other waits.
+    pub spread: Spread,
 }
 
 impl Waiting {
@@ -43,29 +38,38 @@ impl Waiting {
         outcome: &Outcome,
     ) -> Result<Option<Waiting>, Stopped> {
         let (waited, frees) = count(replay.device);
-        if waited == 0 || Spread::others(replay.device, 1) == 0 {
+        let others = Spread::others(replay.device, 1).min(OTHERS);
+        if waited == 0 || others == 0 {
             return Ok(None);
         }
-        let is_many = waited as f64 > MANY * frees as f64;
-        let other = replay.without_waits(conditions)?;
-        let peak = outcome.peak_reserved.0 as f64;
-        let differs = is_many && (other.peak_reserved.0 as f64 - peak).abs() > DIFFERS * peak;
-        let fails = other.failed.is_some();
-        let depends = match outcome.failed {
-            Some(_) => !fails,
-            None => fails || differs,
-        };
-        Ok(depends.then_some(Waiting {
+        let mut found = vec![*outcome];
+        for waits in Waits::others(others) {
+            let conditions = Conditions {
+                waits,
+                ..*conditions
+            };
+            found.push(replay.under(&conditions)?);
+        }
+        let found = Waiting {
             waited,
             frees,
-            peak_reserved: other.peak_reserved,
-            fails,
-        }))
+            spread: Spread::over(outcome, found.iter()),
+        };
+        let limit = conditions.limit.map(|limit| limit.bytes);
+        let depends = found.spread.is_wide() || found.decides(limit);
+        Ok(depends.then_some(found))
+    }
+
+    /// Whether such frees decide if a request fails under this limit, or when, or how often the
+    /// cache is emptied.
+    pub fn decides(&self, limit: Option<Bytes>) -> bool {
+        let is_near = limit.is_some_and(|limit| self.spread.is_near(limit));
+        is_near || self.spread.is_torn() || self.spread.differs()
     }
 }
 
 /// How many frees waited, and how many there were.
-fn count(device: &DeviceTrace) -> (u64, u64) {
+pub(super) fn count(device: &DeviceTrace) -> (u64, u64) {
     let blocks = &device.blocks;
     let n = device.events.len();
     let frees = blocks.free_requested.iter().zip(&blocks.free_completed);

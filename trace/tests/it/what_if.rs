@@ -203,7 +203,7 @@ fn recordings_of_other_programs_predict_each_other() {
         near: 10,
         inside: 0,
         ended: 47,
-        torn: 27,
+        torn: 52,
     };
     assert_eq!(score, expected);
 }

@@ -1,7 +1,7 @@
 //! What would have helped.
 
 use super::leaking::leaking;
-use super::limit::is_known;
+use super::limit::{ABOUT, is_known};
 use crate::cards::markdown::code;
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, WholePass};
 use api::leaks::Verdict;
@@ -125,8 +125,23 @@ fn in_order(oom: &OutOfMemory, settings: String, batch: String, step: Word) -> V
             );
             vec![batch, settings, unknown]
         }
+        Some(pass) if is_about_the_limit(oom, pass) => {
+            let about = format!(
+                "All of this {} needs about {} (estimated), about as much as the limit: what only \
+                 gets past this request may run out later in it.",
+                step.one(),
+                pass.least
+            );
+            vec![settings, batch, about]
+        }
         _ => vec![settings, batch],
     }
+}
+
+/// Whether what a pass needs is estimated, and too near to the limit to tell whether it fits.
+fn is_about_the_limit(oom: &OutOfMemory, pass: &WholePass) -> bool {
+    let is_near = |limit: Bytes| pass.least + limit / ABOUT >= limit;
+    pass.times_as_large.is_some() && !pass.is_too_much && oom.limit_at_least.is_some_and(is_near)
 }
 
 /// What the recording does not show, or what helps in general where nothing got past it. What
@@ -134,7 +149,7 @@ fn in_order(oom: &OutOfMemory, settings: String, batch: String, step: Word) -> V
 fn what_came_next(oom: &OutOfMemory, lowers: bool) -> &'static str {
     match (oom.remedies.is_empty(), oom.phase) {
         // Expandable segments were tried, or in use.
-        (true, _) if oom.cause == Cause::Demand && lasts(oom) => {
+        (true, _) if matches!(oom.cause, Cause::Demand | Cause::NotKnown) && lasts(oom) => {
             "What lowers demand: sharding or a lower precision of what lasts, or an optimizer with \
              a smaller state."
         }
@@ -217,21 +232,18 @@ impl Kind {
 
 fn settings(oom: &OutOfMemory, leaks: &Leaks, step: Word, found: &[&Remedy]) -> String {
     let Some(first) = found.first() else {
-        let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
         // What would have been enough under the largest limit that fits may be too little under the
         // smallest.
         let needed = oom.held.allocated + oom.asked;
         let may_fit = oom.limit_below.is_some_and(|below| needed < below);
-        if !in_pieces && may_fit && !is_known(oom) {
-            return "No allocator setting that was tried is sure to get past it. That depends on \
-                    the limit, which the recording does not tell exactly: ask *What if* with the \
-                    one that was set."
-                .to_owned();
+        if may_fit && !is_known(oom) {
+            return depends_on_limit(&oom.settings_perhaps);
         }
+        let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
         // Of memory in pieces, a setting may help that is not told, because it does not in all
         // readings of the recording.
         let gets_past = match oom.cause {
-            Cause::Fragmentation => "is sure to get past it",
+            Cause::Fragmentation | Cause::NotKnown => "is sure to get past it",
             _ if in_pieces || may_fit => "is sure to get past it",
             _ => "gets past it: the memory was in use, not in pieces",
         };
@@ -244,12 +256,7 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, step: Word, found: &[&Remedy]) -> 
             code(&format!("PYTORCH_CUDA_ALLOC_CONF={conf}"))
         ),
     };
-    let others = found[1..]
-        .iter()
-        .map(|remedy| match remedy.change.as_str() {
-            Change::DEFAULTS => format!("the allocator with its {}", Change::DEFAULTS),
-            conf => code(conf),
-        });
+    let others = found[1..].iter().map(|remedy| named(&remedy.change));
     let others = match others.collect::<Vec<_>>() {
         others if others.is_empty() => String::new(),
         others => format!("; so does {}", others.join(", or ")),
@@ -268,6 +275,29 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, step: Word, found: &[&Remedy]) -> 
         first.peak_reserved,
         postpones(leaks, step, first)
     )
+}
+
+/// Settings, inside of a sentence.
+fn named(change: &str) -> String {
+    match change {
+        Change::DEFAULTS => format!("the allocator with its {}", Change::DEFAULTS),
+        conf => code(conf),
+    }
+}
+
+/// That no settings help for sure, with those that would under the largest limit.
+fn depends_on_limit(perhaps: &[String]) -> String {
+    let begin = "No allocator setting that was tried is sure to get past it. That depends on the \
+                 limit, which the recording does not tell exactly:";
+    let perhaps: Vec<String> = perhaps.iter().map(|change| named(change)).collect();
+    match perhaps.is_empty() {
+        true => format!("{begin} ask *What if* with the one that was set."),
+        false => format!(
+            "{begin} under the largest one that fits it, {} would get past it (computed). Ask \
+             *What if* with the one that was set.",
+            perhaps.join(", or ")
+        ),
+    }
 }
 
 fn batch(oom: &OutOfMemory, remedy: &Remedy, leaks: &Leaks, step: Word) -> String {
@@ -289,7 +319,8 @@ fn share(change: &str) -> &str {
     change.split(' ').next().unwrap_or_default()
 }
 
-/// How large a batch a whole pass is likely to have room for, if that is less than what gets past.
+/// How large a batch a whole pass is likely to have room for, if that is less than what gets past:
+/// it is never more.
 fn whole(pass: &WholePass, past: &Remedy) -> Option<String> {
     match (&pass.batch, pass.with_batch) {
         (Some(batch), Some(need)) if *batch != past.change => {
@@ -312,11 +343,20 @@ fn postpones(leaks: &Leaks, step: Word, remedy: &Remedy) -> String {
         return String::new();
     }
     let (one, many) = (step.one(), step.many());
-    let fills = match remedy.steps_until_full {
-        None => return ", but that does not end the leak".to_owned(),
-        Some(0) => format!("the next {one}"),
-        Some(1) => format!("one more {one}"),
-        Some(n) => format!("{n} more {many}"),
+    let Some(low) = remedy.steps_until_full else {
+        return ", but that does not end the leak".to_owned();
+    };
+    let high = remedy.steps_until_full_at_most.unwrap_or(low);
+    let like = "if they are like those before";
+    let fills = match (low, high) {
+        (0, 0) => format!("the next {one}, if it is like those before"),
+        (0, high) => format!(
+            "the next {one}, or up to {} later, {like}",
+            step.counted(high as usize)
+        ),
+        (1, 1) => format!("about one more {one}, {like}"),
+        (low, high) if low >= high => format!("about {low} more {many}, {like}"),
+        (low, high) => format!("{low} to {high} more {many}, {like}"),
     };
     format!(", but the leak fills what is left in {fills}")
 }
@@ -334,7 +374,11 @@ fn in_general(cause: Cause, may_expand: bool) -> &'static str {
             "Against fragmentation: `expandable_segments:True`, and sizes that do not vary from \
              step to step (padding to a few lengths)."
         }
-        Cause::Demand => {
+        Cause::NotKnown if may_expand => {
+            "Against fragmentation: `expandable_segments:True`. What lowers demand: a smaller \
+             batch or sequence with gradient accumulation, activation checkpointing or offloading."
+        }
+        Cause::Demand | Cause::NotKnown => {
             "What lowers demand: a smaller batch or sequence with gradient accumulation, \
              activation checkpointing or offloading, sharding or a lower precision of what lasts."
         }

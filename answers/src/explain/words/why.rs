@@ -7,7 +7,6 @@ use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
 use api::explain::{Cause, Leaks, OutOfMemory, Refusal, Room, WholePass};
 use api::leaks::Verdict;
-use trace::phases::Phase;
 use trace::steps::Word;
 use trace::units::Bytes;
 use trace::units::size::of_between;
@@ -138,13 +137,8 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
             },
             pinned(room)
         ),
+        (Cause::NotKnown, Some(room)) => not_known(oom, room, step),
         _ => {
-            if let Some(room) = oom.room.as_ref().filter(|room| room.free >= oom.asked)
-                && !is_known_to_need_more(oom)
-                && oom.outgrown.is_none()
-            {
-                return nearly_all(oom, room);
-            }
             let free = oom.held.reserved.saturating_sub(in_use);
             let larger = oom.whole_pass.as_ref().and_then(larger);
             let larger = larger.or_else(|| oom.outgrown.map(outgrown));
@@ -162,10 +156,36 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
     }
 }
 
-/// Whether the whole pass is known to have needed more, or its optimizer.
-fn is_known_to_need_more(oom: &OutOfMemory) -> bool {
-    let is_too_much = oom.whole_pass.as_ref().map(|pass| pass.is_too_much);
-    is_too_much == Some(true) || oom.phase == Phase::Optimizer
+/// That nobody can tell whether there was too little, or it lay in pieces.
+fn not_known(oom: &OutOfMemory, room: &Room, step: Word) -> String {
+    let in_use = oom.held.reserved.saturating_sub(room.free);
+    let needed = match (room.free >= oom.asked, oom.segment) {
+        (false, Some(segment)) => segment,
+        _ => oom.asked,
+    };
+    let is_enough = |least: Bytes| in_use + needed <= least.max(oom.held.reserved);
+    let because = match oom.outgrown {
+        Some(taken) => format!("this {} {}", step.one(), outgrown(taken)),
+        None if oom.limit_at_least.is_none_or(is_enough) => return nearly_all(oom, room),
+        None => "it depends on the limit, which the recording does not tell exactly".to_owned(),
+    };
+    let larger = match (oom.outgrown, &oom.whole_pass) {
+        (None, Some(pass)) => larger(pass),
+        _ => None,
+    };
+    let larger = larger.map_or_else(String::new, |larger| {
+        format!(" This {} {larger}.", step.one())
+    });
+    format!(
+        "Whether the program needed more than there was, or memory only lay in pieces, cannot be \
+         told: {because}. {} were in use, mostly {}{}; {} of what was reserved were not, but in \
+         pieces of {}.{larger}",
+        oom.held.allocated,
+        mostly(oom),
+        asked_for_by(oom),
+        room.free,
+        pieces(oom, room)
+    )
 }
 
 /// That there was little left, and that it lay in pieces: which of both it was, nobody can tell.

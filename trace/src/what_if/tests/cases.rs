@@ -32,6 +32,36 @@ fn the_limit_that_refused_a_request_is_that_of_the_whole_recording() {
     assert_eq!(limit(&[]), [0, 64]);
 }
 
+/// A driver with 21 MiB free may refuse a page of 20 MiB.
+#[test]
+fn a_card_is_full_before_the_last_of_its_memory_is_used() {
+    let pages = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let check = |own: &Config, asked: u64, free: u64, by: Refuser, expected: [u64; 2]| {
+        let mut builder = TraceBuilder::default();
+        builder.segment(Action::SegmentAlloc, Bytes::mib(1000));
+        builder.out_of_memory(Bytes::mib(asked));
+        let mut device = builder.finish().devices.remove(0);
+        device.events.others[0].addr_or_free = Bytes::mib(free).0;
+        let evidence = evidence(&device, own, Watch::nobody()).unwrap();
+        let seen = evidence.limit.expect("it failed");
+        let told = [seen.at_least, seen.below].map(|bytes| bytes.0.div_ceil(MIB));
+        assert_eq!((seen.by, told), (by, expected));
+    };
+    let (device, process) = (Refuser::Device, Refuser::Process);
+    // The page was refused, or the second one of two.
+    check(&pages, 12, 21, device, [1020, 1020]);
+    check(&pages, 24, 21, device, [1020, 1022]);
+    check(&pages, 24, 26, device, [1026, 1027]);
+    check(&pages, 12, 15, device, [1015, 1016]);
+    check(&pages, 12, 24, process, [1000, 1012]);
+    check(&Config::default(), 24, 21, device, [1021, 1022]);
+    check(&Config::default(), 24, 26, device, [1024, 1024]);
+    check(&Config::default(), 24, 28, process, [1000, 1024]);
+}
+
 /// A request of little more than 20 MiB is recorded as 24 MiB: in four divisions it is rounded up.
 #[test]
 fn a_failed_request_may_have_asked_for_less_than_its_recorded_size() {
@@ -350,34 +380,40 @@ fn an_answer_can_be_stopped() {
     assert_eq!(stopped, Err(Stopped));
 }
 
+/// Four blocks, one after the other, each given back before the next one: at once, or when another
+/// stream is done with it.
+fn one_after_the_other(waits: bool) -> DeviceTrace {
+    let mut process = Process::run(&[], &Config::default(), None);
+    for _ in 0..4 {
+        process.step(&Op::Alloc(30 * MIB, 0));
+        match waits {
+            true => process.request_and_wait(process.held.len() - 1),
+            false => process.step(&Op::FreeNewest),
+        }
+    }
+    process.trace().unwrap()
+}
+
 /// Blocks that wait for another stream are in the way of others; in another run they may not be.
 #[test]
 fn an_answer_that_depends_on_waiting_frees_says_so() {
-    let check = |waits: bool, expected: Option<(bool, u64)>| {
+    let check = |waits: bool, limit: u64, expected: Option<(u32, [u64; 2])>, begin: &str| {
         let own = Config::default();
-        let mut process = Process::run(&[], &own, None);
-        for _ in 0..4 {
-            process.step(&Op::Alloc(30 * MIB, 0));
-            match waits {
-                true => process.request_and_wait(process.held.len() - 1),
-                false => process.step(&Op::FreeNewest),
-            }
-        }
-        let device = process.trace().unwrap();
+        let device = one_after_the_other(waits);
         let question = Question {
             settings: Some(Config {
                 max_split_size: Some(512 * MIB),
                 ..own.clone()
             }),
-            limit: Some(Bytes(200 * MIB)),
+            limit: Some(Bytes(limit * MIB)),
             ..Question::default()
         };
         let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
-        let found = answer.what_if.waiting;
-        let told = found.map(|found| (found.fails, found.peak_reserved.0 / MIB));
+        let found = answer.what_if.waiting.map(|found| found.spread);
+        let told = found.map(|found| (found.failed, found.peak_reserved.map(|b| b.0 / MIB)));
         assert_eq!(told, expected);
         let said = words::sentence(&answer, &device.steps);
-        assert!(said.starts_with("It would fit"), "{said}");
+        assert!(said.starts_with(begin), "{said}");
         let trust = words::trust(&answer);
         assert_eq!(
             trust.contains("waited for another stream"),
@@ -385,8 +421,36 @@ fn an_answer_that_depends_on_waiting_frees_says_so() {
             "{trust}"
         );
     };
-    check(false, None);
-    check(true, Some((false, 30)));
+    check(false, 200, None, "It would fit");
+    check(true, 400, Some((0, [30, 120])), "It would fit");
+    // As near to the limit as the runs are to each other.
+    check(true, 200, Some((0, [30, 120])), "It might fit");
+}
+
+/// In another run a free waits less or more, also something between nothing and the recorded time.
+#[test]
+fn waits_are_drawn() {
+    let (own, device) = (Config::default(), one_after_the_other(true));
+    let evidence = evidence(&device, &own, Watch::nobody()).unwrap();
+    let replay = Replay::new(&device, &evidence, Watch::nobody());
+    let peak = |waits: Waits| {
+        let conditions = Conditions {
+            waits,
+            ..Conditions::as_recorded(&own, None)
+        };
+        replay.under(&conditions).unwrap().peak_reserved.0 / MIB
+    };
+    assert_eq!(peak(Waits::AsRecorded), 120);
+    assert_eq!(peak(Waits::Never), 30);
+    let drawn: Vec<u64> = (0..40).map(|order| peak(Waits::Drawn(order))).collect();
+    assert!(
+        drawn.iter().all(|peak| (30..=120).contains(peak)),
+        "{drawn:?}"
+    );
+    assert!(
+        drawn.iter().any(|&peak| 30 < peak && peak < 120),
+        "{drawn:?}"
+    );
 }
 
 /// One free of many that waited is enough to decide whether a request fails.
@@ -452,4 +516,54 @@ fn a_cache_from_before_the_recording_leaves_a_doubt() {
     // Nothing else is asked for; and nothing is cached when a program begins.
     assert_eq!(asked(&late, &own).0, None);
     assert_eq!(asked(&process.trace().unwrap(), &split).0, None);
+}
+
+/// What a request that fails is for is given back at once, and a library may make do without.
+#[test]
+fn a_program_may_make_do_without_work_space() {
+    let own = Config::default();
+    let check = |last: u64, expected: &str| {
+        let mut process = Process::run(&[600, 500].map(|mib| Op::Alloc(mib * MIB, 0)), &own, None);
+        process.step(&Op::FreeNewest);
+        process.step(&Op::Alloc(last * MIB, 0));
+        let device = process.trace().unwrap();
+        let question = Question {
+            limit: Some(Bytes(1000 * MIB)),
+            ..Question::default()
+        };
+        let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
+        let said = words::sentence(&answer, &device.steps);
+        let begin = "It might run out of memory under a limit of 1000 MiB";
+        assert!(said.starts_with(begin), "{said}");
+        let end = format!(" makes do with less. If it does, the program would {expected}");
+        assert!(said.contains(&end), "{said}");
+    };
+    check(100, "fit, with a peak of reserved memory of 700 MiB.");
+    check(450, "run out of memory ");
+}
+
+/// A memory fraction is checked with a segment of 30 MiB, a card with two pages of 20 MiB.
+#[test]
+fn a_full_card_may_refuse_what_a_memory_fraction_does_not() {
+    let pages = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let check = |own: &Config, limit: u64, differs: bool| {
+        let process = Process::run(&[Op::Alloc(30 * MIB, 0)], own, None);
+        let device = process.trace().unwrap();
+        let question = Question {
+            limit: Some(Bytes(limit * MIB)),
+            ..Question::default()
+        };
+        let answer = ask(&device, own, &question, Watch::nobody()).unwrap();
+        let said = words::sentence(&answer, &device.steps);
+        assert!(said.starts_with("It would fit under a limit"), "{said}");
+        let end = " That is under a memory fraction; on a card that is full at this limit it would \
+                   run out of memory at event ";
+        assert_eq!(said.contains(end), differs, "{said}");
+    };
+    check(&pages, 35, true);
+    check(&pages, 45, false);
+    check(&Config::default(), 35, false);
 }

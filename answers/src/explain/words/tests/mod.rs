@@ -1,4 +1,6 @@
-//! Sentences by cause, of failures that are made up.
+//! Sentences by cause, of failures that are made up; `unsure`: where a recording does not tell.
+
+mod unsure;
 
 use super::super::words;
 use api::contents::CategoryBytes;
@@ -71,6 +73,7 @@ fn failure(cause: Cause) -> OutOfMemory {
         why: String::new(),
         what_would_have_helped: String::new(),
         remedies: Vec::new(),
+        settings_perhaps: Vec::new(),
         whole_pass: None,
         outgrown: None,
     }
@@ -129,6 +132,7 @@ fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
         peak_reserved: Bytes::mib(950),
         left: Bytes::mib(20),
         steps_until_full,
+        steps_until_full_at_most: steps_until_full,
     }
 }
 
@@ -287,7 +291,7 @@ fn less_is_said_of_the_cause_where_less_is_known() {
     let told = words::why(&limited, &no_leaks(), &before(1000));
     assert!(!told.contains("Before, "), "{told}");
     // Pieces that would have served the request, and next to nothing else.
-    let mut little = failure(Cause::Demand);
+    let mut little = failure(Cause::NotKnown);
     little.room.as_mut().expect("it has one").free = Bytes::mib(110);
     let told = words::why(&little, &no_leaks(), &NOBODY);
     let nearly = "Nearly all of the 960 MiB reserved was in use: 900 MiB, mostly activations (700 \
@@ -379,10 +383,10 @@ fn what_would_have_helped_is_ranked_and_labelled() {
          MiB reserved, 20.0 MiB below the limit (computed). \
          `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` alone gets past it with 950 MiB \
          reserved under a limit of 970 MiB (computed); so does `max_split_size_mb:128`, but the \
-         leak fills what is left in 5 more steps. A batch 1/2 as large gets past it with about \
-         950 MiB reserved (estimated: what grows with the batch shrinks, all else stays), but the \
-         leak fills what is left in the next step. What would have been asked for next was not \
-         recorded.",
+         leak fills what is left in about 5 more steps, if they are like those before. A batch 1/2 \
+         as large gets past it with about 950 MiB reserved (estimated: what grows with the batch \
+         shrinks, all else stays), but the leak fills what is left in the next step, if it is like \
+         those before. What would have been asked for next was not recorded.",
     );
     let defaults = OutOfMemory {
         remedies: vec![
@@ -442,9 +446,15 @@ fn a_leak_is_told_by_what_the_steps_are() {
     }
     let replays = words::Replays { step, ..FAILS };
     for (until, expected) in [
-        (13, "fills what is left in 13 more layers."),
-        (1, "fills what is left in one more layer."),
-        (0, "fills what is left in the next layer."),
+        (
+            13,
+            "left in about 13 more layers, if they are like those before.",
+        ),
+        (
+            1,
+            "left in about one more layer, if they are like those before.",
+        ),
+        (0, "left in the next layer, if it is like those before."),
     ] {
         let told = words::helped(&leaking(Some(until)), &leaks, replays);
         assert!(told.contains(expected), "{told}");
@@ -559,6 +569,14 @@ fn what_depends_on_the_limit_is_certain_where_it_is_told() {
     let (why, helped) = told(Bytes::mib(1060));
     assert!(why.contains("between 960 MiB and 1.04 GiB"), "{why}");
     assert!(helped.contains("ask *What if*"), "{helped}");
+    // So it is of memory in pieces that would have served the request together.
+    let mut pieces = failure(Cause::Fragmentation);
+    pieces.room.as_mut().expect("it has one").free = Bytes::mib(110);
+    let helped_of_pieces = words::helped(&pieces, &no_leaks(), FAILS);
+    assert!(
+        helped_of_pieces.contains("ask *What if*"),
+        "{helped_of_pieces}"
+    );
     let (why, helped) = told(Bytes(Bytes::mib(960).0 + 1));
     assert!(
         why.contains("a memory limit of the process of 960 MiB, as"),

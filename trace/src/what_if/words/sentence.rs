@@ -1,204 +1,87 @@
-//! Answers in words.
+//! What would happen, in words.
 
-use super::{Answer, Calibration, Earlier, Failed, Outcome, Reach, Recorded, Spread, Waiting};
+use super::sizes::{self, size};
 use crate::redact::place_in_words;
-use crate::trace::{Fidelity, Step};
-use crate::units::size::exact;
-use crate::units::{Bytes, grouped};
-
-/// How far an answer can be trusted, in words.
-pub fn trust(answer: &Answer) -> String {
-    let told = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
-    let limit = match &answer.at_recorded_limit {
-        Some(_) => answer.recorded.limit.map(super::LimitSeen::taken),
-        None => answer.limit,
-    };
-    let spread = told.spread.as_ref();
-    let spread = spread.map(|found| self::spread(found, limit));
-    let spread = spread.unwrap_or_default();
-    let waiting = told.waiting.as_ref().map(waiting).unwrap_or_default();
-    let collecting = match answer.needs_fraction {
-        true => {
-            " `garbage_collection_threshold` works only where a memory fraction is set \
-             (`per_process_memory_fraction`); a card that is merely full collects nothing."
-        }
-        false => "",
-    };
-    let earlier = told.earlier.as_ref().map(earlier);
-    let earlier =
-        earlier.unwrap_or_else(|| left_out(answer.left_out, answer.recorded.peak_reserved));
-    format!(
-        "{}{spread}{waiting}{collecting}{earlier}",
-        calibration(&answer.calibration)
-    )
-}
-
-/// What the answer cannot count: memory that was cached before the recording.
-fn left_out(cached: Bytes, peak_reserved: Bytes) -> String {
-    match cached.0 as f64 > LEFT_OUT * peak_reserved.0 as f64 {
-        true => format!(
-            " Before the first event {} were cached and free; what the program had needed them for \
-             is not known, so they are not counted, and its earlier peaks may have been higher.",
-            size(cached)
-        ),
-        false => String::new(),
-    }
-}
-
-/// So large a share of the recorded peak is worth a sentence if it is left out.
-const LEFT_OUT: f64 = 0.02;
-
-/// What the answer takes over, or leaves out, of what the program did before.
-fn earlier(found: &Earlier) -> String {
-    let (counted, otherwise) = match found.is_counted {
-        true => ("counted", "without them"),
-        false => ("not counted", "with them"),
-    };
-    let other = match found.fails {
-        true => "it would run out of memory".to_owned(),
-        false => format!(
-            "reserved memory would peak at {}",
-            size(found.peak_reserved)
-        ),
-    };
-    format!(
-        " Before the first event {} were cached and free, as the recorded settings had left them; \
-         others may have left more or less. They are {counted}; {otherwise} {other}. A recording \
-         from the program's beginning can tell.",
-        size(found.cached)
-    )
-}
-
-fn waiting(found: &Waiting) -> String {
-    let without = match found.fails {
-        true => "it would run out of memory".to_owned(),
-        false => format!(
-            "reserved memory would peak at {}",
-            size(found.peak_reserved)
-        ),
-    };
-    format!(
-        " Of {} frees {} waited for another stream. How long they wait differs from run to run; if \
-         none had waited, {without}.",
-        grouped(found.frees),
-        grouped(found.waited)
-    )
-}
-
-fn spread(spread: &Spread, limit: Option<Bytes>) -> String {
-    let Spread {
-        orders,
-        failed,
-        peak_reserved,
-        retries,
-        ..
-    } = *spread;
-    let others = orders - 1;
-    let range = |[low, high]: [String; 2]| match low == high {
-        true => low,
-        false => format!("{low} to {high}"),
-    };
-    let differs = peak_reserved[0] != peak_reserved[1] || retries[0] != retries[1];
-    if !differs && !spread.is_torn() {
-        return format!(
-            " The addresses of some segments are guessed; with {others} other guesses the answer \
-             is the same."
-        );
-    }
-    let mut text = format!(
-        " The addresses of some segments are guessed; over {orders} guesses the peak of reserved \
-         memory is {}",
-        range(peak_reserved.map(size))
-    );
-    if retries[0] != retries[1] {
-        text += &format!(", with {} retries", range(retries.map(|n| n.to_string())));
-    }
-    if spread.is_torn() {
-        let run = if failed == 1 { "runs" } else { "run" };
-        text += &format!(", and {failed} of them {run} out of memory");
-    }
-    if limit.is_some_and(|limit| spread.is_near(limit)) {
-        text += ", so near the limit that another guess may not fit";
-    }
-    text + "."
-}
-
-fn calibration(calibration: &Calibration) -> String {
-    let Fidelity { allocs, predicted } = calibration.addresses;
-    let addresses = match predicted == allocs {
-        true if allocs == 0 => "The recording holds no allocation to test the rules on".to_owned(),
-        true => format!(
-            "The rules predict all {} recorded addresses",
-            grouped(allocs)
-        ),
-        false => format!(
-            "The rules predict {} of {} recorded addresses",
-            grouped(predicted),
-            grouped(allocs)
-        ),
-    };
-    let error = calibration.peak_reserved_error;
-    let peak = match error {
-        0.0 => "the recorded peak of reserved memory to the byte".to_owned(),
-        // It would be told as 0.00 %.
-        error if error.abs() < 0.000_05 => "nearly the recorded peak of reserved memory".to_owned(),
-        error => format!(
-            "a peak of reserved memory that is {:.2} % too {}",
-            100.0 * error.abs(),
-            if error > 0.0 { "high" } else { "low" }
-        ),
-    };
-    format!("{addresses}; replayed under the file's own settings they give {peak}.")
-}
+use crate::trace::Step;
+use crate::units::Bytes;
+use crate::what_if::{
+    Answer, Earlier, Ending, Failed, LimitSeen, Outcome, Reach, Recorded, Spread,
+};
 
 /// The answer about a device with these steps, in words.
 pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
     let recorded = &answer.recorded;
     let Some(at_limit) = &answer.at_recorded_limit else {
-        return outcome(recorded, &answer.what_if, answer.limit, steps);
+        let mut text = outcome(recorded, &answer.what_if, answer.limit, steps);
+        // Another request of the same step is no other answer.
+        let here = |failed: &Option<Failed>| failed.as_ref().map(|failed| place(failed, steps));
+        let known = here(&answer.what_if.failed);
+        let other = answer.what_if.on_full_card.as_ref();
+        if let Some(other) = other.filter(|other| here(&other.failed) != known) {
+            text += &format!(
+                " That is under a memory fraction; on a card that is full at this limit it {}.",
+                ending(other, steps)
+            );
+        }
+        return text;
     };
-    let limit = recorded.limit.map(super::LimitSeen::taken);
+    let limit = recorded.limit.map(LimitSeen::taken);
     let mut text = outcome(recorded, at_limit, limit, steps);
     if at_limit.peak_reserved != answer.what_if.peak_reserved || at_limit.failed.is_some() {
-        let would = match answer.what_if.earlier {
-            Some(_) => "might",
-            None => "would",
-        };
+        let without = &answer.what_if;
         text += &format!(
-            " Without any limit, reserved memory {would} peak at {}.",
-            size(answer.what_if.peak_reserved)
+            " Without any limit, reserved memory {} peak at {}{}.",
+            would(without, None),
+            size(without.peak_reserved),
+            range(without)
         );
     }
     text
 }
 
-/// Whether it depends on what no recording tells if a request fails.
+/// How else it ends, in words: `would run out of memory in step 3`.
+fn ending(other: &Ending, steps: &[Step]) -> String {
+    match (&other.failed, other.reach) {
+        (Some(failed), _) => format!("would run out of memory {}", place(failed, steps)),
+        (None, Reach::Recorded(_)) => "would get past the request that failed".to_owned(),
+        (None, _) => {
+            let peak = size(other.peak_reserved);
+            format!("would fit, with a peak of reserved memory of {peak}")
+        }
+    }
+}
+
+/// How certain an outcome is: `would` or `might`.
+fn would(outcome: &Outcome, limit: Option<Bytes>) -> &'static str {
+    let may_do = |failed: Failed| failed.at_once || failed.may_be_less;
+    match outcome.failed.is_some_and(may_do) || is_doubtful(outcome, limit) {
+        true => "might",
+        false => "would",
+    }
+}
+
+/// Whether it depends on what no recording tells if a request fails, or which one.
 fn is_doubtful(outcome: &Outcome, limit: Option<Bytes>) -> bool {
     let is_torn =
         |spread: &Spread| spread.is_torn() || limit.is_some_and(|limit| spread.is_near(limit));
     let waiting = outcome.waiting.as_ref();
     outcome.spread.as_ref().is_some_and(is_torn)
-        || waiting.is_some_and(|found| found.fails != outcome.failed.is_some())
-        || is_doubtful_before(outcome)
+        || waiting.is_some_and(|found| found.decides(limit))
+        || is_doubtful_before(outcome, limit)
 }
 
-/// Whether the answer hangs on what happened before the recording. Where a request fails either
-/// way, it does not; and what is in use before the first event needs room in any case.
-fn is_doubtful_before(outcome: &Outcome) -> bool {
+/// Whether the answer hangs on what happened before the recording. What is in use before the first
+/// event needs room in any case.
+fn is_doubtful_before(outcome: &Outcome, limit: Option<Bytes>) -> bool {
     let in_use = outcome
         .failed
         .is_some_and(|failed| failed.segment.is_none());
     let earlier = outcome.earlier.as_ref().filter(|_| !in_use);
-    earlier.is_some_and(|found| !found.fails || outcome.failed.is_none())
+    earlier.is_some_and(|found| found.decides(outcome, limit))
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
-    let at_once = outcome.failed.is_some_and(|failed| failed.at_once);
-    let may_be_less = outcome.failed.is_some_and(|failed| failed.may_be_less);
-    let would = match at_once || may_be_less || is_doubtful(outcome, limit) {
-        true => "might",
-        false => "would",
-    };
+    let would = would(outcome, limit);
     let under = limit.map_or_else(String::new, |limit| {
         format!(" under a limit of {}", size(limit))
     });
@@ -264,13 +147,15 @@ fn failure(
         Some((event, _)) if event == failed.event => ", as in the recording",
         _ => "",
     };
-    let spread = outcome.spread.as_ref();
-    let elsewhere = spread.map(|spread| elsewhere(spread, failed, steps));
+    let elsewhere = all_elsewhere(outcome, failed, steps);
+    let without = outcome.without_work_space.as_ref();
+    let without =
+        without.map(|other| format!(" If it does, the program {}.", ending(other, steps)));
     format!(
         "{it_would} run out of memory{under} {}{too}{}: a segment of {segment} is needed while {} \
-         are reserved, {} of them allocated.{}",
+         are reserved, {} of them allocated.{}{}",
         place(failed, steps),
-        elsewhere.unwrap_or_default(),
+        in_brackets(&elsewhere),
         size(failed.reserved),
         size(failed.allocated),
         match failed.at_once {
@@ -283,41 +168,66 @@ fn failure(
                  less, and then it would get past this."
             }
             false => "",
-        }
+        },
+        without.unwrap_or_default()
     )
 }
 
 /// What else the peak of *reserved* may be, in brackets, where that is worth a word.
 fn range(outcome: &Outcome) -> String {
-    let by_place = outcome.spread.as_ref().and_then(by_place);
+    let by_place = outcome.spread.as_ref();
+    let by_place = by_place.and_then(|spread| depending(spread, "where segments lie"));
+    let by_wait = outcome.waiting.as_ref().map(|found| &found.spread);
+    let by_wait = by_wait.and_then(|spread| depending(spread, "when other streams are done"));
     let earlier = outcome.earlier.as_ref();
     let by_cache = earlier.filter(|found| found.peak_reserved != outcome.peak_reserved);
-    let all: Vec<String> = by_place
+    let by_cache = by_cache.and_then(self::by_cache);
+    let all: Vec<String> = [by_place, by_wait, by_cache]
         .into_iter()
-        .chain(by_cache.and_then(self::by_cache))
+        .flatten()
         .collect();
+    in_brackets(&all)
+}
+
+fn in_brackets(all: &[String]) -> String {
     match all.is_empty() {
         true => String::new(),
         false => format!(" ({})", all.join("; ")),
     }
 }
 
-/// Between which peaks of *reserved* addresses decide.
-fn by_place(spread: &Spread) -> Option<String> {
-    let [low, high] = spread.peak_reserved.map(size);
-    let depends = || format!("{low} to {high}, depending on where segments lie");
-    spread.is_wide().then(depends)
+/// Between which peaks of *reserved* something decides that no recording tells.
+fn depending(spread: &Spread, on: &str) -> Option<String> {
+    let range = || sizes::range(spread.peak_reserved.map(size));
+    spread
+        .is_wide()
+        .then(|| format!("{}, depending on {on}", range()))
 }
 
 /// The peak with another cache from before the recording.
 fn by_cache(found: &Earlier) -> Option<String> {
     let how = if found.is_counted { "without" } else { "with" };
     let peak = size(found.peak_reserved);
-    (!found.fails).then(|| format!("{peak} {how} what was cached before the recording"))
+    let other = format!("{peak} {how} what was cached before the recording; neither is a bound");
+    found.failed.is_none().then_some(other)
 }
 
-/// Where else a request may fail, because it depends on addresses that no recording tells.
-fn elsewhere(spread: &Spread, failed: &Failed, steps: &[Step]) -> String {
+/// Where else a request may fail, because it depends on addresses that no recording tells, or on
+/// when other streams are done.
+fn all_elsewhere(outcome: &Outcome, failed: &Failed, steps: &[Step]) -> Vec<String> {
+    let by_place = outcome.spread.as_ref();
+    let by_wait = outcome.waiting.as_ref().map(|found| &found.spread);
+    let both = [
+        (by_place, "with segments at other addresses"),
+        (by_wait, "with other waits for streams"),
+    ];
+    let both = both.into_iter();
+    both.filter_map(|(spread, how)| elsewhere(spread?, how, failed, steps))
+        .collect()
+}
+
+/// Where else a request may fail, and how.
+fn elsewhere(spread: &Spread, how: &str, failed: &Failed, steps: &[Step]) -> Option<String> {
     let here = place(failed, steps);
     let [first, last] = spread.failed_at.unwrap_or([*failed; 2]);
     let at = |other: Failed, is_other: bool, when: &str| {
@@ -329,13 +239,7 @@ fn elsewhere(spread: &Spread, failed: &Failed, steps: &[Step]) -> String {
         at(last, last.event > failed.event, "latest"),
     ];
     let bounds: Vec<String> = bounds.into_iter().flatten().collect();
-    match bounds.is_empty() {
-        true => String::new(),
-        false => format!(
-            " (with segments at other addresses {})",
-            bounds.join(" and ")
-        ),
-    }
+    (!bounds.is_empty()).then(|| format!("{how} {}", bounds.join(" and ")))
 }
 
 /// Where a request fails, in words: `in step 121`, `after step 17`. The steps are the device's.
@@ -367,15 +271,12 @@ fn against(peak: Bytes, recorded: Bytes) -> String {
     }
 }
 
-/// Three decimals, or none: `82.115 GiB`, `660 MiB`.
-fn size(bytes: Bytes) -> String {
-    exact(bytes.0 as f64).replacen(".000", "", 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Fidelity;
     use crate::units::EventIdx;
+    use crate::what_if::{Calibration, Waiting};
 
     const MIB: u64 = 1 << 20;
 
@@ -402,68 +303,9 @@ mod tests {
     }
 
     #[test]
-    fn how_well_the_rules_do_is_said_with_a_number_that_is_not_zero() {
-        let check = |peak_reserved_error: f64, expected: &str| {
-            let told = calibration(&Calibration {
-                addresses: Fidelity {
-                    allocs: 23_757,
-                    predicted: 23_757,
-                },
-                own: Outcome {
-                    peak_allocated: Bytes(MIB),
-                    peak_reserved: Bytes(2 * MIB),
-                    ..Outcome::NOTHING
-                },
-                peak_reserved_error,
-            });
-            let begin = "The rules predict all 23,757 recorded addresses; replayed under the \
-                         file's own settings they give ";
-            assert_eq!(told.strip_prefix(begin), Some(expected));
-        };
-        let peak = |how: &str| format!("a peak of reserved memory that is {how}.");
-        check(0.0, "the recorded peak of reserved memory to the byte.");
-        check(0.000_049, "nearly the recorded peak of reserved memory.");
-        check(-1e-9, "nearly the recorded peak of reserved memory.");
-        check(0.000_051, &peak("0.01 % too high"));
-        check(-0.02, &peak("2.00 % too low"));
-    }
-
-    #[test]
-    fn what_depends_on_addresses_is_said() {
-        let check = |found: Spread, expected: &str| {
-            let begin = " The addresses of some segments are guessed; ";
-            let told = spread(&found, Some(Bytes(315 * MIB)));
-            assert_eq!(told.strip_prefix(begin), Some(expected));
-        };
-        check(
-            spread_of(0, [300, 300], [1, 1]),
-            "with 7 other guesses the answer is the same.",
-        );
-        check(
-            spread_of(8, [300, 310], [1, 1]),
-            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB.",
-        );
-        check(
-            spread_of(1, [300, 310], [1, 1]),
-            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB, and 1 of them runs \
-             out of memory.",
-        );
-        check(
-            spread_of(3, [300, 300], [1, 4]),
-            "over 8 guesses the peak of reserved memory is 300 MiB, with 1 to 4 retries, and 3 \
-             of them run out of memory.",
-        );
-        check(
-            spread_of(0, [300, 310], [1, 1]),
-            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB, so near the limit \
-             that another guess may not fit.",
-        );
-    }
-
-    #[test]
     fn a_wide_range_is_told_with_the_peak() {
         let check = |peaks: [u64; 2], expected: &str| {
-            let told = by_place(&spread_of(0, peaks, [0, 0]));
+            let told = depending(&spread_of(0, peaks, [0, 0]), "where segments lie");
             assert_eq!(told.unwrap_or_default(), expected);
         };
         check([300, 300], "");
@@ -491,9 +333,11 @@ mod tests {
                 failed_at: Some([at(first), at(last)]),
                 ..spread_of(8, [300, 310], [1, 1])
             };
-            assert_eq!(elsewhere(&spread, &at(here), &[]), expected);
+            let how = "with segments at other addresses";
+            let told = elsewhere(&spread, how, &at(here), &[]);
+            assert_eq!(told.unwrap_or_default(), expected);
         };
-        let other = |what: &str| format!(" (with segments at other addresses {what})");
+        let other = |what: &str| format!("with segments at other addresses {what}");
         check(7, 7, 7, "");
         check(3, 7, 7, &other("at event 3 at the earliest"));
         check(7, 7, 9, &other("at event 9 at the latest"));
@@ -509,7 +353,7 @@ mod tests {
             failed: None,
             limit: None,
         };
-        let check = |is_counted, peak_reserved, fails, expected: &str| {
+        let check = |is_counted, peak_reserved, fails: bool, expected: &str| {
             let told = Outcome {
                 peak_allocated: Bytes(MIB),
                 peak_reserved: Bytes(8 * MIB),
@@ -517,7 +361,8 @@ mod tests {
                     cached: Bytes(5 * MIB),
                     is_counted,
                     peak_reserved,
-                    fails,
+                    failed: fails.then_some(EventIdx(3)),
+                    reserved: Bytes(6 * MIB),
                 }),
                 ..Outcome::NOTHING
             };
@@ -525,23 +370,25 @@ mod tests {
             let peak = format!("Reserved memory might peak at 8 MiB{expected}, ");
             assert_eq!(told, format!("{peak}as recorded."));
         };
-        let without = " (3 MiB without what was cached before the recording)";
-        check(true, Bytes(3 * MIB), false, without);
-        let with = " (9 MiB with what was cached before the recording)";
-        check(false, Bytes(9 * MIB), false, with);
+        let other = |peak: &str| {
+            format!(" ({peak} what was cached before the recording; neither is a bound)")
+        };
+        check(true, Bytes(3 * MIB), false, &other("3 MiB without"));
+        check(false, Bytes(9 * MIB), false, &other("9 MiB with"));
         check(true, Bytes(8 * MIB), false, "");
         check(true, Bytes(3 * MIB), true, "");
     }
 
+    /// At event 3, and by the other reading at another one or not at all.
     #[test]
-    fn what_fails_either_way_is_certain() {
+    fn what_fails_at_the_same_request_either_way_is_certain() {
         let recorded = Recorded {
             peak_allocated: Bytes(MIB),
             peak_reserved: Bytes(8 * MIB),
             failed: None,
             limit: None,
         };
-        let check = |segment: Option<Bytes>, fails: bool, expected: &str| {
+        let check = |segment: Option<Bytes>, other: Option<u32>, limit: u64, expected: &str| {
             let told = Outcome {
                 failed: Some(Failed {
                     event: EventIdx(3),
@@ -557,17 +404,119 @@ mod tests {
                     cached: Bytes(5 * MIB),
                     is_counted: true,
                     peak_reserved: Bytes(2 * MIB),
-                    fails,
+                    failed: other.map(EventIdx),
+                    reserved: Bytes(6 * MIB),
                 }),
                 reach: Reach::Failure,
                 ..Outcome::NOTHING
             };
-            let text = outcome(&recorded, &told, None, &[]);
+            let text = outcome(&recorded, &told, Some(Bytes(limit * MIB)), &[]);
             assert!(text.starts_with(expected), "{text}");
         };
-        check(Some(Bytes(MIB)), false, "It might run out of memory");
-        check(Some(Bytes(MIB)), true, "It would run out of memory");
-        check(None, false, "It would not fit");
+        let segment = Some(Bytes(MIB));
+        check(segment, None, 7, "It might run out of memory");
+        check(segment, Some(3), 7, "It would run out of memory");
+        check(segment, Some(4), 7, "It might run out of memory");
+        // The program could not have come to the first event as it did.
+        check(segment, Some(3), 5, "It might run out of memory");
+        check(None, None, 7, "It would not fit");
+    }
+
+    #[test]
+    fn what_the_peak_depends_on_is_told_without_a_limit_too() {
+        let spread = spread_of(0, [9, 12], [0, 0]);
+        let waiting = Waiting {
+            waited: 1,
+            frees: 2,
+            spread: spread_of(0, [8, 10], [0, 0]),
+        };
+        let check = |spread, waiting, expected: &str| {
+            let answer = Answer {
+                calibration: Calibration {
+                    addresses: Fidelity {
+                        allocs: 1,
+                        predicted: 1,
+                    },
+                    own: Outcome::NOTHING,
+                    peak_reserved_error: 0.0,
+                },
+                recorded: Recorded {
+                    peak_allocated: Bytes(MIB),
+                    peak_reserved: Bytes(8 * MIB),
+                    failed: None,
+                    limit: None,
+                },
+                limit: None,
+                needs_fraction: false,
+                left_out: Bytes::ZERO,
+                passed_over: 0,
+                what_if: Outcome {
+                    peak_reserved: Bytes(10 * MIB),
+                    spread,
+                    waiting,
+                    ..Outcome::NOTHING
+                },
+                at_recorded_limit: Some(Outcome::NOTHING),
+                curves: None,
+            };
+            let told = sentence(&answer, &[]);
+            let expected =
+                format!(" Without any limit, reserved memory would peak at 10 MiB{expected}.");
+            assert!(told.ends_with(&expected), "{told}");
+        };
+        check(None, None, "");
+        let by_place = "9 MiB to 12 MiB, depending on where segments lie";
+        check(Some(spread), None, &format!(" ({by_place})"));
+        let by_wait = "8 MiB to 10 MiB, depending on when other streams are done";
+        check(None, Some(waiting), &format!(" ({by_wait})"));
+        let both = format!(" ({by_place}; {by_wait})");
+        check(Some(spread), Some(waiting), &both);
+    }
+
+    /// In another run it fails elsewhere, after other retries, or perhaps as the limit is near.
+    #[test]
+    fn what_waits_for_streams_decide_might_happen() {
+        let at = |event: u32| Failed {
+            event: EventIdx(event),
+            step: 0,
+            segment: Some(Bytes(MIB)),
+            allocated: Bytes(MIB),
+            reserved: Bytes(2 * MIB),
+            retries: 1,
+            at_once: false,
+            may_be_less: false,
+        };
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(2 * MIB),
+            failed: None,
+            limit: None,
+        };
+        let check = |spread: Spread, expected: &str| {
+            let told = Outcome {
+                peak_reserved: Bytes(2 * MIB),
+                failed: spread.failed_at.map(|[_, last]| last),
+                waiting: Some(Waiting {
+                    waited: 1,
+                    frees: 2,
+                    spread,
+                }),
+                ..Outcome::NOTHING
+            };
+            let told = outcome(&recorded, &told, Some(Bytes(3 * MIB)), &[]);
+            assert!(told.starts_with(expected), "{told}");
+        };
+        let failing = |first, last| Spread {
+            failed_at: Some([at(first), at(last)]),
+            ..spread_of(8, [2, 2], [1, 1])
+        };
+        let fails = "run out of memory under a limit of 3 MiB at event 9";
+        check(failing(9, 9), &format!("It would {fails}: "));
+        let sooner = "(with other waits for streams at event 4 at the earliest)";
+        check(failing(4, 9), &format!("It might {fails} {sooner}: "));
+        check(spread_of(0, [2, 2], [1, 1]), "It would fit");
+        check(spread_of(0, [2, 2], [1, 3]), "It might fit");
+        check(spread_of(0, [1, 3], [1, 1]), "It might fit");
     }
 
     #[test]
@@ -587,8 +536,7 @@ mod tests {
                 waiting: fails.map(|fails| Waiting {
                     waited: 1,
                     frees: 2,
-                    peak_reserved: Bytes(MIB),
-                    fails,
+                    spread: spread_of(u32::from(fails), [1, 2], [0, 0]),
                 }),
                 ..Outcome::NOTHING
             };
@@ -645,17 +593,6 @@ mod tests {
         check(None, "It would get past event 9");
         let limit = Some(Bytes(24 << 30));
         check(limit, "Under a limit of 24 GiB it would get past event 9");
-    }
-
-    #[test]
-    fn a_cache_from_before_that_is_left_out_is_told() {
-        let check = |cached: u64, is_told: bool| {
-            let text = left_out(Bytes(cached * MIB), Bytes(100 * MIB));
-            assert_eq!(text.contains("cached and free"), is_told, "{text}");
-        };
-        check(0, false);
-        check(1, false);
-        check(40, true);
     }
 
     #[test]
