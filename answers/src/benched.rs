@@ -10,14 +10,13 @@
 //! A regression stays one. What is worse by the recordings alone is only worth a look where the
 //! baseline is no measure. The change of each device follows, so nothing is called better.
 
-use api::bench::{Fault, RowOfRun};
+use api::bench::{Fault, GATE_CODE, RowOfRun};
 use api::compare::Against;
+use std::{iter, mem};
 use timeline::format::plural;
 use trace::compare::gate::{Finding, Outcome, Verdicts, Weight};
 use trace::compare::{Change, Difference};
-
-/// Begins the codes of what a bench knows.
-const CODE: &str = "bench_";
+use trace::leaks::Verdict;
 
 /// What is said of two runs that a bench may have recorded; `None` if it knows nothing that the
 /// recordings do not say.
@@ -40,22 +39,49 @@ pub fn laid_over(
         found.extend(faults.map(|fault| of_base(base, new, fault)));
     }
     let is_measure = found.len() == n_of_new;
+    let mended = without_advice(against, [base, new]);
     if found.is_empty() {
-        return None;
+        return mended;
     }
     found.sort_by_key(|finding| finding.weight);
-    let mut told = against.clone();
+    let mut told = mended.unwrap_or_else(|| against.clone());
     for difference in &mut told.devices {
         judge(difference, &found, is_measure);
     }
-    told.gate = verdicts(found, &against.gate, is_measure);
+    told.gate = verdicts(found, &told.gate, is_measure);
     Some(told)
+}
+
+/// What the recordings say, without the advice to record more where there are no more steps; `None`
+/// where there are.
+fn without_advice(against: &Against, rows: [Option<&RowOfRun>; 2]) -> Option<Against> {
+    let mut told = against.clone();
+    let mut mended: Vec<[String; 2]> = Vec::new();
+    for difference in &mut told.devices {
+        let sides = [&mut difference.base, &mut difference.new];
+        for (side, row) in sides.into_iter().zip(rows) {
+            let why = row.and_then(|row| row.too_few_steps(side.steps));
+            if let Some(why) = why.filter(|_| side.leaks.verdict == Verdict::CannotTell) {
+                let advice = mem::replace(&mut side.leaks.reason, why.clone());
+                mended.push([advice, why]);
+            }
+        }
+    }
+    let headlines = told.devices.iter_mut().map(|pair| &mut pair.headline);
+    let details = told.gate.findings.iter_mut().map(|found| &mut found.detail);
+    let reason = iter::once(&mut told.gate.reason);
+    for text in headlines.chain(details).chain(reason) {
+        for [advice, why] in mended.iter().filter(|[advice, _]| !advice.is_empty()) {
+            *text = text.replace(advice, why);
+        }
+    }
+    (!mended.is_empty()).then_some(told)
 }
 
 /// What a bench knows among what was found.
 pub fn known(gate: &Verdicts) -> impl Iterator<Item = &Finding> {
     let findings = gate.findings.iter();
-    findings.filter(|finding| finding.code.starts_with(CODE))
+    findings.filter(|finding| finding.code.starts_with(GATE_CODE))
 }
 
 /// What the new run's own row says beside the baseline's; `None` where the baseline ran out of
@@ -111,14 +137,9 @@ fn of_base(base: &RowOfRun, new: Option<&RowOfRun>, fault: Fault) -> Finding {
 }
 
 fn finding(weight: Weight, fault: Fault, detail: String) -> Finding {
-    let name = match fault {
-        Fault::OutOfMemory => "out_of_memory",
-        Fault::Crash => "crash",
-        Fault::Corruption => "corruption",
-    };
     Finding {
         weight,
-        code: format!("{CODE}{name}"),
+        code: fault.code(),
         detail,
     }
 }
@@ -341,6 +362,42 @@ mod tests {
         let rows = [Some(row()), Some(ran_out(4))];
         let out = "ran out of memory in step 4 (after 4 of 10 steps); the baseline got past";
         check(50, rows, Regression, Worse, out);
+    }
+
+    #[test]
+    fn to_record_more_is_no_advice_where_a_run_crashed() {
+        let advice = "1 whole step is too few; record 4 steps or more";
+        let mut against = recorded(100);
+        let difference = &mut against.devices[0];
+        difference.new.steps = 2;
+        difference.new.leaks.verdict = Verdict::CannotTell;
+        difference.new.leaks.reason = advice.to_owned();
+        difference.headline = format!("no change, but whether it leaks is not known: {advice}");
+        let told = laid_over(&against, Some(&row()), Some(&crashed(1))).expect("known");
+        let difference = told.difference().expect("a device");
+        let why = "the run crashed in step 1 (after 1 of 10 steps): there is 1 whole step, and 4 \
+                   are needed to see a leak";
+        assert_eq!(difference.new.leaks.reason, why);
+        let headline = &difference.headline;
+        assert!(headline.ends_with(why), "{headline}");
+    }
+
+    /// Its recording shows that, so nothing else of the row is news.
+    #[test]
+    fn to_record_more_is_no_advice_where_a_baseline_ran_out_of_memory() {
+        let advice = "1 whole step is too few; record 4 steps or more";
+        let mut against = recorded(100);
+        let base = &mut against.devices[0].base;
+        base.steps = 2;
+        base.leaks.verdict = Verdict::CannotTell;
+        base.leaks.reason = advice.to_owned();
+        against.gate.reason = format!("no verdict on leaks ({advice})");
+        let told = laid_over(&against, Some(&ran_out(1)), Some(&row())).expect("it is mended");
+        let why = "the run ran out of memory in step 1 (after 1 of 10 steps): there is 1 whole \
+                   step, and 4 are needed to see a leak";
+        assert_eq!(told.difference().expect("a device").base.leaks.reason, why);
+        assert_eq!(told.gate.reason, format!("no verdict on leaks ({why})"));
+        assert_eq!(told.gate.outcome, against.gate.outcome);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The card of a comparison.
 
-use super::{AT_PEAK, capital, held_then, sentence};
+use super::{AT_PEAK, CATEGORIES, capital, held_then, sentence};
 use crate::benched;
 use api::compare::{Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
@@ -8,6 +8,7 @@ use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, 
 use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
+use trace::categories::Named;
 use trace::code::file_name;
 use trace::compare::sites::SiteDelta;
 use trace::compare::words::{growth_by, growth_told, signed};
@@ -152,10 +153,14 @@ fn other_devices(devices: &[Difference], shown: usize) -> String {
 
 /// How the composition of the peaks differs: `activations −7.00 GiB`.
 pub fn categories(difference: &Difference) -> String {
-    let changes = difference.category_changes().into_iter();
-    let changes = changes.filter(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
+    let mut changes = difference.category_changes();
+    changes.retain(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
+    changes.truncate(CATEGORIES);
+    let told: Vec<Named> = changes.iter().map(|(category, _)| *category).collect();
+    let inferred = difference.inferred_in(&told).mark();
+    let changes = changes.into_iter();
     held_then(
-        &format!("{AT_PEAK} (inferred)"),
+        &format!("{AT_PEAK}{inferred}"),
         changes.map(|(category, bytes)| (category, signed(bytes as f64))),
     )
 }

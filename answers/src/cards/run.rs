@@ -67,6 +67,9 @@ pub struct RunCard {
     pub growth: Option<(String, String)>,
     /// The answer in a word or two, and why.
     pub verdict: (String, String),
+    /// How many steps the recording shows, and why it is not known whether it leaks; absent where
+    /// it is known, or something else is told.
+    unsure: Option<(u32, String)>,
     /// The first failed allocation, in words.
     pub out_of_memory: Option<OutOfMemory>,
     /// What went wrong that no memory shows, as a bench knows it: in a word or two, and how.
@@ -166,7 +169,10 @@ impl RunCard {
         let (sites_title, sites) = sites(device, &report, &model, stacks);
         let others = elsewhere(&decoded.trace, Some(device.device), judging);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
-        let told = beside(verdict(&report, &contents), &others);
+        let of_device = verdict(&report, &contents);
+        let unsure = (of_device.tone == Tone::Unknown)
+            .then(|| (device.steps.len() as u32, of_device.reason.clone()));
+        let told = beside(of_device, &others);
         let first = headline(&told, out_of_memory.as_ref());
         let card = Card {
             title,
@@ -188,6 +194,7 @@ impl RunCard {
             levels,
             growth,
             verdict: (told.word, told.reason),
+            unsure,
             out_of_memory,
             faults: Vec::new(),
             pictures,
@@ -198,6 +205,14 @@ impl RunCard {
     /// The card beside what a bench knows of the run, which is told first.
     #[must_use]
     pub fn of_row(mut self, row: &RowOfRun) -> RunCard {
+        if let Some((steps, why)) = &self.unsure
+            && let Some(ended) = row.too_few_steps(*steps)
+        {
+            let ended = sentence(&ended);
+            for text in [&mut self.verdict.1, &mut self.card.reason] {
+                *text = text.replace(why, &ended);
+            }
+        }
         // What the recording shows is told already.
         let is_new = |fault: &Fault| *fault != Fault::OutOfMemory || self.out_of_memory.is_none();
         let faults = row.faults().filter(is_new);
@@ -546,6 +561,7 @@ mod tests {
                 .map(|series| (series, "2 B".to_owned(), "1 B".to_owned())),
             growth: None,
             verdict: ("No leak".to_owned(), "Nothing accumulates.".to_owned()),
+            unsure: None,
             out_of_memory: None,
             faults: Vec::new(),
             pictures: Vec::new(),
@@ -569,5 +585,17 @@ mod tests {
         let begin = "### GPU memory: a\n\n**Crashed.** In step 3: setStorage.\n\n**Corrupted \
                      data.** 2 restored tensors hold the elements of another view.\n\n| |";
         assert!(block.starts_with(begin), "{block}");
+        // To record more is no advice where there is no more.
+        let advice = "One step is too few; record 4 steps or more.";
+        let mut unsure = card();
+        unsure.verdict = ("Cannot tell".to_owned(), advice.to_owned());
+        unsure.card.reason = advice.to_owned();
+        unsure.unsure = Some((2, advice.to_owned()));
+        let early = RowOfRun { steps: 1, ..row };
+        let told = unsure.of_row(&early);
+        let why =
+            "The run crashed in step 1: there is 1 whole step, and 4 are needed to see a leak.";
+        assert_eq!(told.verdict.1, why);
+        assert!(told.card.reason.ends_with(why), "{}", told.card.reason);
     }
 }

@@ -19,7 +19,7 @@ pub use frontier::{
 };
 pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
 pub use outcome::{BenchResult, CardFacts};
-pub use row_of_run::{Fault, RowOfRun, wrong_bytes};
+pub use row_of_run::{Fault, GATE_CODE, RowOfRun, wrong_bytes};
 pub use verdict::{BenchStatus, FEWEST_STEPS, GROWS, corrupts, grows, shows_growth, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};

@@ -46,9 +46,10 @@ pub struct BenchResult {
     pub bwd_stash_end: u64,
     /// Pinned host memory in use at the end.
     pub host_pinned_end: Bytes,
-    /// Most pinned host memory that was taken from the system; the pool gives none back.
+    /// Most pinned host memory that was taken from the system; the pool gives none back. `null`
+    /// where an older result does not say.
     #[serde(default)]
-    pub host_pinned_peak: Bytes,
+    pub host_pinned_peak: Option<Bytes>,
     /// Bytes copied to the host.
     pub d2h_bytes: Bytes,
     /// Bytes copied to the device.

@@ -4,6 +4,8 @@
 use super::DeviceKind;
 use super::verdict::BenchStatus;
 use serde::{Deserialize, Serialize};
+use trace::compare::gate::{Verdicts, Weight};
+use trace::leaks::MIN_STEPS;
 use trace::units::grouped;
 
 /// The bench row whose first steps a run is.
@@ -44,7 +46,9 @@ pub struct RowOfRun {
 }
 
 /// What went wrong in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Fault {
     /// Memory ran out.
     OutOfMemory,
@@ -66,7 +70,55 @@ impl Fault {
             Fault::Corruption => "corrupted data",
         }
     }
+
+    /// Its name in JSON, and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::OutOfMemory => "out_of_memory",
+            Fault::Crash => "crash",
+            Fault::Corruption => "corruption",
+        }
+    }
+
+    /// The code of what the gate finds because of it.
+    pub fn code(self) -> String {
+        [GATE_CODE, self.name()].concat()
+    }
+
+    /// What a bench knows that the gate holds against the new run. Of a baseline it is said that it
+    /// is no measure: that is no regression.
+    pub fn of_gate(gate: &Verdicts) -> Vec<Fault> {
+        let fails = |fault: &Fault| {
+            let mut findings = gate.findings.iter();
+            findings.any(|found| found.weight == Weight::Fail && found.code == fault.code())
+        };
+        Fault::ALL.into_iter().filter(fails).collect()
+    }
+
+    /// What a regression is called: by what a bench knows went wrong, else `regression`.
+    pub fn or_regression(gate: &Verdicts) -> String {
+        match Fault::of_gate(gate) {
+            none if none.is_empty() => "regression".to_owned(),
+            faults => Fault::in_words(&faults),
+        }
+    }
+
+    /// These, and that memory ran out if a recording shows it.
+    pub fn with_recorded(faults: &[Fault], ran_out: bool) -> Vec<Fault> {
+        let is_known =
+            |fault: &Fault| faults.contains(fault) || ran_out && *fault == Fault::OutOfMemory;
+        Fault::ALL.into_iter().filter(is_known).collect()
+    }
+
+    /// Several of them in a few words: `crashed, corrupted data`; empty where there are none.
+    pub fn in_words(faults: &[Fault]) -> String {
+        let labels: Vec<&str> = faults.iter().map(|fault| fault.label()).collect();
+        labels.join(", ")
+    }
 }
+
+/// Begins the codes of what a bench knows.
+pub const GATE_CODE: &str = "bench_";
 
 impl RowOfRun {
     /// Whether this went wrong.
@@ -106,6 +158,30 @@ impl RowOfRun {
             Fault::Crash => format!("crashed {about}"),
             Fault::Corruption => format!("corrupted data: {about}"),
         }
+    }
+
+    /// Why nobody can tell whether it leaks, where it ended before there were steps enough. To
+    /// record more of them is no advice then: there are no more. `found` is how many a recording
+    /// shows; if another loop of it is taken for steps, these are other ones.
+    pub fn too_few_steps(&self, found: u32) -> Option<String> {
+        let ended = match () {
+            () if self.has(Fault::OutOfMemory) => "ran out of memory",
+            () if self.has(Fault::Crash) => "crashed",
+            () => return None,
+        };
+        // The last one that is found need not be whole.
+        if self.steps as usize >= MIN_STEPS || found > self.steps + 1 {
+            return None;
+        }
+        let whole = match self.steps {
+            0 => "there is no whole step".to_owned(),
+            1 => "there is 1 whole step".to_owned(),
+            n => format!("there are {n} whole steps"),
+        };
+        let place = self.place();
+        Some(format!(
+            "the run {ended} {place}: {whole}, and {MIN_STEPS} are needed to see a leak"
+        ))
     }
 
     /// The same row for readers who may not see names: how it ended is no secret, but what an
@@ -234,6 +310,66 @@ mod tests {
                 "corrupted data: 1 restored tensor holds the elements of another view",
             ],
         );
+    }
+
+    #[test]
+    fn to_record_more_is_no_advice_where_a_run_crashed() {
+        let crashed = |steps: u32| RowOfRun {
+            steps,
+            began: Some(true),
+            crash: Some("setStorage".to_owned()),
+            ..row()
+        };
+        let check = |row: RowOfRun, found: u32, expected: Option<&str>| {
+            assert_eq!(row.too_few_steps(found).as_deref(), expected, "{row:?}");
+        };
+        let why = "the run crashed in step 0 (after none of 10 steps): there is no whole step, and \
+                   4 are needed to see a leak";
+        check(crashed(0), 0, Some(why));
+        let why = "the run crashed in step 3 (after 3 of 10 steps): there are 3 whole steps, and 4 \
+                   are needed to see a leak";
+        check(crashed(3), 4, Some(why));
+        check(crashed(3), 40, None);
+        check(crashed(4), 5, None);
+        check(row(), 3, None);
+        let ran_out = RowOfRun {
+            oom_step: Some(1),
+            steps: 1,
+            ..row()
+        };
+        let why = "the run ran out of memory in step 1 (after 1 of 10 steps): there is 1 whole \
+                   step, and 4 are needed to see a leak";
+        check(ran_out, 2, Some(why));
+    }
+
+    #[test]
+    fn a_gate_says_for_which_fault_it_fails() {
+        use trace::compare::gate::{Finding, Outcome};
+        let check = |found: &[(Weight, &str)], expected: &str| {
+            let findings = found.iter().map(|(weight, code)| Finding {
+                weight: *weight,
+                code: (*code).to_owned(),
+                detail: String::new(),
+            });
+            let gate = Verdicts {
+                outcome: Outcome::Regression,
+                reason: String::new(),
+                findings: findings.collect(),
+            };
+            assert_eq!(Fault::or_regression(&gate), expected, "{found:?}");
+        };
+        let wrong = (Weight::Fail, "bench_corruption");
+        check(&[wrong], "corrupted data");
+        check(
+            &[wrong, (Weight::Fail, "bench_crash")],
+            "crashed, corrupted data",
+        );
+        check(&[wrong, (Weight::Unknown, "bench_crash")], "corrupted data");
+        check(&[(Weight::Fail, "peak")], "regression");
+        for fault in Fault::ALL {
+            let name = serde_json::to_value(fault).unwrap();
+            assert_eq!(name, serde_json::json!(fault.name()));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | FAIL (CRASH) | it raised |
 //! | FAIL (CORRUPTION) | restored bytes are not the packed ones, or a race leaves it open |
 //! | BASELINE | no patch |
+//! | CANNOT TELL | the baseline has no result |
 //! | PREVENTS CRASH | the baseline raised |
 //! | CANNOT TELL | the row or its baseline has too few steps to show growth |
 //! | MOVES THE LEAK TO THE HOST | half is left at most, but on the host it began or rose by half |
@@ -56,7 +57,7 @@ pub enum BenchStatus {
     /// The patch does not change what it should change.
     #[serde(rename = "NOT REPRODUCIBLE")]
     NotReproducible,
-    /// There are too few steps to say what grows.
+    /// There are too few steps to say what grows, or the baseline has no result.
     #[serde(rename = "CANNOT TELL")]
     CannotTell,
     /// It takes away most of the growth.
@@ -156,7 +157,7 @@ pub fn verdict(row: &BenchResult, patched: bool, baseline: Option<&BenchResult>)
         return BenchStatus::Baseline;
     }
     let Some(baseline) = baseline else {
-        return BenchStatus::NotReproducible;
+        return BenchStatus::CannotTell;
     };
     beside(row, baseline)
 }
@@ -390,6 +391,16 @@ mod tests {
         assert_eq!(verdict(&row, false, None), BenchStatus::Corruption);
         let raced = with(|r| r.races = 1);
         assert_eq!(verdict(&raced, true, Some(&run())), BenchStatus::Corruption);
+    }
+
+    /// A baseline that took too long, or was cancelled, says nothing of a patch.
+    #[test]
+    fn without_a_baseline_nothing_is_said_of_a_patch() {
+        assert_eq!(verdict(&run(), true, None), BenchStatus::CannotTell);
+        let leaks = with(|r| r.growth_per_step = 1e8);
+        assert_eq!(verdict(&leaks, true, None), BenchStatus::CannotTell);
+        let raised = with(|r| r.crash = Some("raised".to_owned()));
+        assert_eq!(verdict(&raised, true, None), BenchStatus::Crash);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl HostRow {
         self.counted.push(row.device_index);
         self.devices += 1;
         if let Some(outcome) = &row.outcome {
-            self.host_pinned_peak += outcome.host_pinned_peak;
+            self.host_pinned_peak += outcome.host_pinned_peak.unwrap_or_default();
             let end = (outcome.steps_run > 0).then_some(outcome.host_pinned_end);
             self.host_pinned_end = self.host_pinned_end.zip(end).map(|(sum, end)| sum + end);
             self.step_seconds = self.step_seconds.max(outcome.step_seconds);

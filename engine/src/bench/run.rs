@@ -342,7 +342,7 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
         tracker_end: last.map_or(0, |step| step.tracker),
         bwd_stash_end: last.map_or(0, |step| step.bwd_stash),
         host_pinned_end: last.map_or(Bytes::ZERO, |step| step.host_pinned),
-        host_pinned_peak: heap.host.reserved(),
+        host_pinned_peak: Some(heap.host.reserved()),
         d2h_bytes: copied.to_host,
         h2d_bytes: copied.to_device,
         step_seconds: median(timed.unwrap_or(&seconds)),
@@ -366,6 +366,7 @@ fn not_started(error: &DeviceError) -> BenchResult {
         device: "none".to_owned(),
         began: Some(false),
         crash: Some(error.to_string()),
+        host_pinned_peak: Some(Bytes::ZERO),
         ..BenchResult::default()
     }
 }

@@ -9,6 +9,7 @@ use engine::bench::{
 };
 use engine::device::Ordinal;
 use engine::systems::System;
+use trace::units::Bytes;
 
 const STEPS: u32 = 3;
 
@@ -40,14 +41,15 @@ fn every_device_runs_the_row() {
 #[test]
 fn pinned_memory_is_summed_over_the_devices() {
     let alone = run(&spec(), &mut |_| true);
-    assert!(alone.host_pinned_peak.0 > 0, "{alone:?}");
+    let taken = alone.host_pinned_peak.expect("a new result tells it");
+    assert!(taken > Bytes::ZERO, "{alone:?}");
     assert_eq!(hosts(&rows(1)), []);
     let of_two = hosts(&rows(2));
     let [host] = &of_two[..] else {
         panic!("{of_two:?}")
     };
     assert_eq!(host.devices, 2);
-    assert_eq!(host.host_pinned_peak, alone.host_pinned_peak * 2);
+    assert_eq!(host.host_pinned_peak, taken * 2);
     assert_eq!(host.host_pinned_end, Some(alone.host_pinned_end * 2));
     assert_eq!(host.step_seconds, alone.step_seconds);
     // A row that was asked for twice is no further device.

@@ -92,7 +92,7 @@ fn the_pinned_memory_of_a_recording_is_that_of_the_run() {
     });
     assert_eq!(ends.collect::<Vec<_>>(), counted);
     let reserved = pinned.summary[Series::Reserved as usize].peak;
-    assert_eq!(reserved, row.host_pinned_peak);
+    assert_eq!(Some(reserved), row.host_pinned_peak);
     let blocks = &pinned.blocks;
     let taken = (0..blocks.len() as u32).map(|block| blocks.kind(BlockIdx(block)).size);
     let taken: Bytes = taken.sum();

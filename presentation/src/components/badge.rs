@@ -1,6 +1,7 @@
 //! Quality notes as badges: what readers should know about the data.
 
 use crate::letters::{a, several};
+use api::bench::Fault;
 use api::leaks::LeakSummary;
 use api::leaks::Verdict;
 use api::quality::{self, caution};
@@ -93,11 +94,9 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
     let notes = run.quality.iter().map(|code| badge(code));
     let notes = notes.filter(|badge| badge.weight > Weight::Detail);
     // First what the run is, then what to know about its data.
-    let mut badges: Vec<Badge> = run.leaks.iter().map(verdict).chain(notes).collect();
-    if run.ran_out_of_memory() {
-        let about = "An allocation failed: the run ran out of memory.";
-        badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
-    }
+    let wrong = run.went_wrong().into_iter().map(fault);
+    let known = wrong.chain(run.leaks.iter().map(verdict));
+    let mut badges: Vec<Badge> = known.chain(notes).collect();
     order::sort_by_key(&mut badges, |badge| Reverse(badge.weight));
     let mut seen = Vec::new();
     badges.retain(|badge| {
@@ -114,6 +113,16 @@ pub fn cautions(run: &RunSummary) -> Vec<Badge> {
     let cautions = quality::cautions(&run.quality).into_iter();
     let badge = |(label, about): (&str, _)| Badge::new(Weight::Caution, label, about);
     cautions.map(badge).collect()
+}
+
+/// The badge of what went wrong. What a bench knows of it, the page of the run tells.
+fn fault(fault: Fault) -> Badge {
+    let about = match fault {
+        Fault::OutOfMemory => "An allocation failed: the run ran out of memory.",
+        Fault::Crash => "The program failed: its page says in which step.",
+        Fault::Corruption => "Data are wrong, or may be: its page says what was found.",
+    };
+    Badge::new(Weight::Caution, fault.label(), about)
 }
 
 /// The badge of a verdict.
@@ -192,6 +201,7 @@ mod tests {
             steps: 0,
             peak_allocated: Bytes::ZERO,
             quality: codes.map(str::to_owned).to_vec(),
+            faults: vec![],
             leaks: Some(LeakSummary {
                 device: DeviceIdx(0),
                 recording: Kind::StateOnly,
@@ -205,10 +215,19 @@ mod tests {
             uploaded_by: None,
             deleted_ms: None,
         };
-        let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
-        assert_eq!(labels, ["state only", "late start"]);
-        let labels: Vec<String> = cautions(&run).into_iter().map(|b| b.label).collect();
-        assert_eq!(labels, ["state only"]);
+        let labels = |badges: Vec<Badge>| {
+            let labels = badges.into_iter().map(|badge| badge.label);
+            labels.collect::<Vec<String>>()
+        };
+        assert_eq!(labels(badges(&run)), ["state only", "late start"]);
+        assert_eq!(labels(cautions(&run)), ["state only"]);
+        // What a bench knows comes first.
+        let wrong = RunSummary {
+            faults: vec![Fault::Crash, Fault::Corruption],
+            ..run
+        };
+        let shown = ["crashed", "corrupted data", "state only", "late start"];
+        assert_eq!(labels(badges(&wrong)), shown);
     }
 
     #[test]

@@ -55,8 +55,14 @@ fn bytes(bytes: Bytes) -> Option<i64> {
     i64::try_from(bytes.0).ok()
 }
 
+/// What went wrong in the bench row of a run; empty if nothing did, or no bench ran it.
+fn faults(run: &RunSummary) -> String {
+    let names = run.faults.iter().map(|fault| fault.name());
+    names.collect::<Vec<_>>().join(",")
+}
+
 /// The columns of runs.
-fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
+fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 23] {
     [
         ("run", Value::Text(|r| Some(r.run.id.to_string()))),
         ("name", Value::Text(|r| Some(r.run.name.clone()))),
@@ -105,6 +111,8 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
             Value::Number(|r| Some(r.device.oom_events.len() as i64)),
         ),
         ("quality", Value::Text(|r| Some(r.run.quality.join(",")))),
+        // Of the run: what its bench knows.
+        ("faults", Value::Text(|r| Some(faults(r.run)))),
         // Of the run: that of its device that leaks most.
         (
             "verdict",
@@ -248,6 +256,7 @@ pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), Table
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::bench::Fault;
     use api::frames::FrameText;
     use api::leaks::LeakSummary;
     use trace::steps::recording::Kind;
@@ -274,6 +283,7 @@ mod tests {
             steps: 0,
             peak_allocated: Bytes::ZERO,
             quality: Vec::new(),
+            faults: Vec::new(),
             leaks,
             job: None,
             labels: [].into(),
@@ -331,9 +341,9 @@ mod tests {
         assert_eq!(told(Some(frame)), expected);
     }
 
-    /// What a column of numbers says of a device that has no events.
-    fn number_in(column: &str, run: &RunSummary) -> Option<i64> {
-        let device = DeviceSummary {
+    /// A device that has no events.
+    fn device() -> DeviceSummary {
+        DeviceSummary {
             device: DeviceIdx(0),
             events: 0,
             blocks: 0,
@@ -344,7 +354,12 @@ mod tests {
             steps: 0,
             time: None,
             oom_events: Vec::new(),
-        };
+        }
+    }
+
+    /// What a column of numbers says of such a device.
+    fn number_in(column: &str, run: &RunSummary) -> Option<i64> {
+        let device = device();
         let columns = of_runs();
         let mut columns = columns.iter();
         let found = columns.find(|(name, _)| *name == column);
@@ -355,6 +370,29 @@ mod tests {
             run,
             device: &device,
         })
+    }
+
+    #[test]
+    fn what_went_wrong_in_a_bench_has_a_column() {
+        let told = |faults: &[Fault]| {
+            let run = RunSummary {
+                faults: faults.to_vec(),
+                ..run(None)
+            };
+            let device = device();
+            let columns = of_runs();
+            let column = columns.iter().find(|(name, _)| *name == "faults");
+            let Some((_, Value::Text(of))) = column else {
+                panic!("there is no such column");
+            };
+            of(&DeviceOf {
+                run: &run,
+                device: &device,
+            })
+        };
+        assert_eq!(told(&[]).as_deref(), Some(""));
+        let both = told(&[Fault::Crash, Fault::Corruption]);
+        assert_eq!(both.as_deref(), Some("crash,corruption"));
     }
 
     #[test]

@@ -12,13 +12,15 @@ use futures_util::{Stream, StreamExt, stream};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// Size of a piece in bytes, and how many pieces may wait.
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
-/// Makes a run called `name` from a row's files.
+/// Makes a run called `name` from a row's files, unless `cancel` fires before it is one.
 ///
 /// # Errors
 /// Why it did not become one.
@@ -27,9 +29,10 @@ pub async fn keep_recording(
     store: &Store,
     spec: &ChildSpec,
     name: String,
+    cancel: &CancellationToken,
 ) -> Result<RunId, KeepError> {
     let packed = std::fs::read(&spec.tensors)?;
-    let run = keep_snapshot(uploads, &spec.recording, name).await?;
+    let run = keep_snapshot(uploads, &spec.recording, name, cancel).await?;
     let id = run.clone();
     let keep = store.write(move |writer| {
         let table = TensorTable::unpack(&packed).map_err(StoreError::Packing)?;
@@ -40,12 +43,28 @@ pub async fn keep_recording(
     Ok(run)
 }
 
-async fn keep_snapshot(uploads: &Uploads, path: &Path, name: String) -> Result<RunId, KeepError> {
+async fn keep_snapshot(
+    uploads: &Uploads,
+    path: &Path,
+    name: String,
+    cancel: &CancellationToken,
+) -> Result<RunId, KeepError> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let job = uploads.expect(name, Some(size), RunSource::Engine, None)?;
     let body = pieces(file).map(|piece| piece.map_err(|_| Broken::Cut));
-    let arrived = uploads.take(job, Sender::Server, body).await?;
+    let taking = uploads.take(Arc::clone(&job), Sender::Server, body);
+    tokio::pin!(taking);
+    let arrived = tokio::select! {
+        // It begins first: what is cancelled before that is refused as if it was sent twice.
+        biased;
+        arrived = &mut taking => arrived?,
+        () = cancel.cancelled() => {
+            // This is refused if it has just become a run.
+            let _ = uploads.cancel(&job).await;
+            taking.await?
+        }
+    };
     Ok(arrived.run)
 }
 
@@ -88,4 +107,35 @@ fn pieces(mut file: File) -> impl Stream<Item = io::Result<Bytes>> + Send + Unpi
         let piece = receiver.recv().await?;
         Some((piece, receiver))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use crate::config::Config;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_row_that_is_cancelled_while_its_recording_is_kept_makes_no_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let app = App::open(Config::new(folder.path().join("data"))).await;
+        let app = app.unwrap();
+        let recording = folder.path().join("recording.pickle");
+        let sample = crate::samples::find("leak_hook_cache").unwrap();
+        std::fs::write(&recording, sample.file).unwrap();
+        let kept = async |cancel: &CancellationToken| {
+            let kept = keep_snapshot(&app.uploads, &recording, "a".to_owned(), cancel).await;
+            let runs = app.store.read(|reader| reader.all_runs()).await;
+            (kept, runs.unwrap())
+        };
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let (cancelled, runs) = kept(&cancel).await;
+        let is_cancelled = matches!(cancelled, Err(KeepError::Ingest(IngestError::Cancelled)));
+        assert!(is_cancelled, "{cancelled:?}");
+        assert_eq!(runs, 0);
+        let (made, runs) = kept(&CancellationToken::new()).await;
+        assert!(made.is_ok(), "{made:?}");
+        assert_eq!(runs, 1);
+    }
 }

@@ -8,11 +8,11 @@ use super::card::find_card;
 use super::catalog;
 use super::child::ChildSpec;
 use super::error::BenchError;
-use super::keep::keep_recording;
+use super::keep::{KeepError, keep_recording};
 use super::process::{self, Ended, How};
 use super::verdicts::changed_verdicts;
 use super::{BenchSettings, behind, request};
-use crate::ingest::Uploads;
+use crate::ingest::{IngestError, Uploads};
 use crate::limits::clients::Refusal;
 use crate::limits::clients::quota::Crowd;
 use crate::limits::turns::{Queue, Turns};
@@ -294,6 +294,7 @@ impl Benches {
         });
         let bench = queued.await??;
         self.changed(&bench);
+        self.runs_changed();
         self.shared.wake.notify_one();
         Ok(bench)
     }
@@ -310,6 +311,7 @@ impl Benches {
             .write(move |writer| writer.delete_bench(&bench));
         delete.await?;
         self.changed(id);
+        self.runs_changed();
         Ok(())
     }
 
@@ -414,6 +416,9 @@ impl Benches {
         }
         *self.running() = None;
         self.changed(&job.bench);
+        if let BenchEnd::Done { .. } = ended.0 {
+            self.runs_changed();
+        }
     }
 
     async fn run_in(
@@ -453,13 +458,16 @@ impl Benches {
             How::Done { base, result } => {
                 let name = catalog::run_name(&job.config, &job.patches);
                 let Shared { uploads, store, .. } = &*self.shared;
-                match keep_recording(uploads, store, &spec, name).await {
+                match keep_recording(uploads, store, &spec, name, cancel).await {
                     Ok(run) => BenchEnd::Done {
                         status: verdict(&result, !job.patches.is_empty(), None),
                         result,
                         base,
                         run: Some(run),
                     },
+                    Err(KeepError::Ingest(IngestError::Cancelled)) if cancel.is_cancelled() => {
+                        BenchEnd::Cancelled
+                    }
                     Err(error) => BenchEnd::Failed {
                         reason: format!("it ran, but its recording cannot be stored: {error}"),
                     },
@@ -517,6 +525,12 @@ impl Benches {
         let bench = bench.clone();
         // Fails if nobody listens, which is fine.
         let _ = self.shared.events.send(ServerEvent::BenchChanged { bench });
+    }
+
+    /// Lists of runs say how their rows ended: that is known from now on, or not any more.
+    fn runs_changed(&self) {
+        // Fails if nobody listens, which is fine.
+        let _ = self.shared.events.send(ServerEvent::RunsChanged);
     }
 
     fn end_if_running(&self, row: &BenchRowId) {
@@ -592,6 +606,28 @@ mod tests {
         let (app, _turn, job, cancel) = taken_up(folder.path()).await;
         app.benches.cancel_row(job.row.clone()).await.unwrap();
         assert!(cancel.is_cancelled());
+    }
+
+    /// What lists of runs say of a row goes with its result, and with its bench.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lists_of_runs_are_told_when_a_row_is_run_again_or_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (app, _turn, job, _) = taken_up(folder.path()).await;
+        let benches = &app.benches;
+        let end = (BenchEnd::Cancelled, Vec::new());
+        benches.keep_end(&job, end).await;
+        let mut told = app.events.subscribe();
+        let mut times_told = || {
+            let events = std::iter::from_fn(|| told.try_recv().ok());
+            let of_runs = events.filter(|event| matches!(event, ServerEvent::RunsChanged));
+            of_runs.count()
+        };
+        benches.rerun(job.row.clone()).await.unwrap();
+        assert_eq!(times_told(), 1);
+        benches.cancel(&job.bench).await.unwrap();
+        assert_eq!(times_told(), 0);
+        benches.delete(&job.bench).await.unwrap();
+        assert_eq!(times_told(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Benches, their rows, and the queue in which the rows wait.
 
 use super::rows::{Slice, bytes, corrupt, int, named, uint};
-use super::{Reader, StoreError, StoreResult, Writer};
+use super::{Reader, StoreError, StoreResult, Writer, bench_host};
 use api::bench::{
     Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
     BenchSummary, CardFacts, DeviceKind, Known, RowCounts,
@@ -187,7 +187,13 @@ impl Reader<'_> {
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
             let spark = sparks.remove(&id).unwrap_or_default();
-            found.push(row_of(row, &id, spark)?);
+            let mut row = row_of(row, &id, spark)?;
+            if let Some(old) = row.result.as_mut().filter(|r| r.host_pinned_peak.is_none()) {
+                let mut steps = self.bench_steps(&row.id)?;
+                steps.truncate(old.steps_run as usize);
+                old.host_growth_per_step = bench_host::growth_of(&steps);
+            }
+            found.push(row);
         }
         Ok(found)
     }
@@ -446,7 +452,7 @@ impl Writer<'_> {
                 card(|card| card.verified_tensors),
                 card(|card| card.early_decisions),
                 result.host_growth_per_step,
-                int(result.host_pinned_peak.0),
+                int(result.host_pinned_peak.unwrap_or_default().0),
                 result.began,
             ],
         )?;
@@ -653,7 +659,7 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         tracker_end: uint(row, "tracker_end")?,
         bwd_stash_end: uint(row, "bwd_stash_end")?,
         host_pinned_end: bytes(row, "host_pinned_end")?,
-        host_pinned_peak: bytes(row, "host_pinned_peak")?,
+        host_pinned_peak: bench_host::peak_of(row)?,
         d2h_bytes: bytes(row, "d2h_bytes")?,
         h2d_bytes: bytes(row, "h2d_bytes")?,
         step_seconds: row.get("step_seconds")?,

@@ -235,8 +235,19 @@ impl Categories {
 
     /// What blocks are shown as if that [is inferred](is_inferred) of one of them.
     pub fn inferred(&self, device: &DeviceTrace, stacks: &Stacks) -> BTreeSet<Named> {
+        let all = (0..device.blocks.len() as u32).map(BlockIdx);
+        self.inferred_among(device, stacks, all)
+    }
+
+    /// The same of these blocks alone.
+    pub fn inferred_among(
+        &self,
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        blocks: impl Iterator<Item = BlockIdx>,
+    ) -> BTreeSet<Named> {
         let mut found = vec![false; self.len()];
-        for block in (0..device.blocks.len() as u32).map(BlockIdx) {
+        for block in blocks {
             let position = self.position(block);
             if !found[position] {
                 let (kind, shown) = (device.blocks.kind(block), self.name(position));

@@ -110,8 +110,12 @@ pub struct Side {
     pub wrapped: bool,
     /// The first failed allocation.
     pub oom: Option<OutOfMemory>,
-    /// What *allocated* consists of at its peak, most bytes first. Inferred.
+    /// What *allocated* consists of at its peak, most bytes first.
     pub at_peak: Vec<(Named, Bytes)>,
+    /// The categories of `at_peak` that are inferred of some of the blocks: neither noted by the
+    /// recorder, nor said by the team's own rules alone.
+    #[serde(default)]
+    pub inferred: Vec<Named>,
     /// Growth of *allocated* at the ends of steps.
     pub growth: Option<Growth>,
     /// What is told of this growth, bytes a step: 0 if it is within its error, `null` if its error

@@ -40,6 +40,7 @@
 //!               out of memory, what stays, how fast it grows, which leaks are new
 //! noise         how much two runs of one program differ
 //! difference    all that was found, as values
+//! inferred      in which of the runs categories are inferred
 //! judge         better or worse
 //! headline, words, peak_place, below_peak
 //!               the same in a sentence
@@ -59,6 +60,7 @@ mod difference;
 mod failure;
 pub mod gate;
 mod headline;
+mod inferred;
 mod judge;
 mod kept;
 pub mod kept_frames;
@@ -95,6 +97,7 @@ pub use difference::{
     told_peak,
 };
 use gate::Said;
+pub use inferred::InferredIn;
 use judge::{change, ends_part, leak_change, leaks_alike, levels_alike, signs};
 use kept::Kept;
 pub use names::Names;

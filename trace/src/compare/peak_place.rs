@@ -166,7 +166,10 @@ fn category(difference: &Difference, peak: i64) -> Option<String> {
     let told = changes.filter(|(category, by)| (*by > 0) == (peak > 0) && lasts(*category));
     let (category, by) = told.max_by_key(|(_, by)| by.unsigned_abs())?;
     let is_most = is_half(by.unsigned_abs(), Bytes(peak.unsigned_abs()));
-    is_most.then(|| format!(", most of it {} (inferred)", category.label()))
+    is_most.then(|| {
+        let inferred = difference.inferred_in(&[category]).mark();
+        format!(", most of it {}{inferred}", category.label())
+    })
 }
 
 /// The functions of the program in whose calls most of the bytes are allocated, the innermost
@@ -264,5 +267,49 @@ fn in_steps(steps: &[u32], all: usize) -> String {
             format!(", in steps {} and {last}", first.join(", "))
         }
         steps => format!(", in {} of {all} steps", steps.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::compare;
+    use crate::compare::profile::{DeviceProfile, Profile};
+    use crate::watch::Watch;
+
+    const WEIGHTS: Named = Named::Ours(Category::Parameter);
+
+    /// A run that holds so much of the weights, and whether its recorder noted that.
+    fn run(bytes: u64, is_noted: bool) -> Profile {
+        let inferred = (!is_noted).then_some(WEIGHTS);
+        Profile {
+            devices: vec![DeviceProfile {
+                at_peak: vec![(WEIGHTS, Bytes(bytes))],
+                inferred: inferred.into_iter().collect(),
+                ..DeviceProfile::default()
+            }],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn what_a_bench_recorded_is_not_called_inferred() {
+        for (noted, expected) in [
+            ([true, true], ", most of it parameters"),
+            (
+                [true, false],
+                ", most of it parameters (inferred in the new run)",
+            ),
+            (
+                [false, true],
+                ", most of it parameters (inferred in the baseline)",
+            ),
+            ([false, false], ", most of it parameters (inferred)"),
+        ] {
+            let (base, new) = (run(100, noted[0]), run(300, noted[1]));
+            let found = Watch::undisturbed(|watch| compare(&base, &new, watch));
+            let told = category(&found[0], 200);
+            assert_eq!(told.as_deref(), Some(expected));
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::stacks::{Frame, StackIdx};
 use crate::trace::{SeriesSummary, StepSource};
 use crate::units::{Bytes, EventIdx};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Sites that leak which are named, those that grow fastest.
@@ -48,8 +49,10 @@ pub struct DeviceProfile {
     pub events: u32,
     /// Start, peak and end, in the order of [`Series::ALL`].
     pub summary: [SeriesSummary; 4],
-    /// What *allocated* consists of at its peak, most bytes first. Inferred.
+    /// What *allocated* consists of at its peak, most bytes first.
     pub at_peak: Vec<(Named, Bytes)>,
+    /// Those of these categories that are inferred of some of the blocks.
+    pub inferred: BTreeSet<Named>,
     /// Lines of the program, and what each holds at that peak; most bytes first.
     pub lines: Vec<(Frame, Held)>,
     /// Where the steps come from.

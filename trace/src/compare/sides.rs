@@ -51,6 +51,7 @@ fn side(
         wrapped: device.wrapped,
         oom: device.oom,
         at_peak: device.at_peak.clone(),
+        inferred: device.inferred.iter().copied().collect(),
         growth: device.growth,
         growth_told: device.growth.and_then(Growth::told),
         common_peak,

@@ -11,7 +11,7 @@ use super::profile::{
 };
 use super::rates::{Counted, Rate, Rates};
 use super::stays;
-use crate::categories::{Categories, Named};
+use crate::categories::{self, Categories, Category, Named};
 use crate::footprint::of_vec;
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::{self, LeakGroup, LeakReport, Verdict};
@@ -23,6 +23,7 @@ use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Levels per site are kept for this many steps, the last ones.
@@ -125,12 +126,14 @@ fn device_profile(
         let mut notes = trace.quality.iter().filter(|note| note.code == code);
         notes.any(|note| note.concerns(device.device))
     };
+    let (at_peak, inferred) = at_peak(device, stacks);
     Ok(DeviceProfile {
         device: device.device,
         names: Arc::default(),
         events: device.events.len(),
         summary: device.summary,
-        at_peak: at_peak(device, stacks),
+        at_peak,
+        inferred,
         lines: peak_lines::of(device, namer, watch)?,
         step_source: device.step_source,
         whole_steps: whole as u32,
@@ -199,10 +202,15 @@ fn leak_profile(report: LeakReport, namer: &mut Namer<'_>) -> LeakProfile {
     }
 }
 
-fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
+/// What is held at the peak, and the categories that are inferred of some of it.
+fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> (Vec<(Named, Bytes)>, BTreeSet<Named>) {
     let peak = device.summary[Series::Allocated as usize].peak_event;
-    let categories = Categories::of(device, stacks);
-    categories.alive(device, peak).largest_first()
+    let found = Categories::of(device, stacks);
+    let held = found.alive(device, peak).largest_first();
+    let mut inferred = found.inferred_among(device, stacks, categories::alive(device, peak));
+    // That a block is from before the recording is seen.
+    inferred.remove(&Named::Ours(Category::Before));
+    (held, inferred)
 }
 
 fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {

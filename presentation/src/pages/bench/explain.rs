@@ -67,7 +67,12 @@ fn of_result(
                 beside_early_end(status, result, beside, &ended)
             }
             Some(beside) => of_patch(status, result, beside),
-            None if status == BenchStatus::NotReproducible => {
+            // Earlier versions stored the second word where there was no baseline.
+            None if matches!(
+                status,
+                BenchStatus::CannotTell | BenchStatus::NotReproducible
+            ) =>
+            {
                 "Its baseline is not done: without it nothing can be said.".to_owned()
             }
             // It had a result when the status was found.
@@ -246,6 +251,8 @@ pub mod tests {
         assert!(said(&lower, &base).starts_with("Peak −953.674 MiB, but it grows"));
         let alone = |row| sentence(row, None).unwrap();
         assert!(alone(&same).contains("baseline is not done"));
+        few.status = Some(BenchStatus::CannotTell);
+        assert!(alone(&few).contains("baseline is not done"));
         assert!(alone(&fix).contains("an earlier result of its baseline"));
     }
 

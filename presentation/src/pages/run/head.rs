@@ -162,6 +162,7 @@ mod tests {
             steps: 0,
             peak_allocated: Bytes::ZERO,
             quality: vec![code.to_owned()],
+            faults: vec![],
             leaks,
             job: None,
             labels: Default::default(),

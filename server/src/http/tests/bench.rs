@@ -4,18 +4,22 @@ use super::Server;
 use crate::store::AliveTensor;
 use crate::store::{BenchEnd, NewBench, NewBenchRow, Writer};
 use crate::tensors::{self, TensorTable};
-use api::bench::{Bench, BenchResult, BenchStatus, DeviceKind, RowOfRun, TensorChanges, verdict};
+use api::bench::{
+    Bench, BenchResult, BenchStatus, BenchStep, DeviceKind, Fault, RowOfRun, TensorChanges, verdict,
+};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
+use api::history::History;
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::{FinishedUpload, RunDetail};
+use api::runs::{FinishedUpload, RunDetail, RunSummary};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use engine::bench::{RunSpec, run_recorded};
 use engine::patches::Patch;
 use engine::systems::System;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use trace::compare::Change;
 use trace::compare::gate::Outcome;
 use trace::units::Bytes;
@@ -202,6 +206,7 @@ async fn wrong_data_are_told_before_a_better_memory() {
     );
     let begin = format!("corrupted data: {told}; the baseline did not, in as many steps");
     assert_eq!(against.gate.reason, begin);
+    assert_eq!(Fault::or_regression(&against.gate), "corrupted data");
     let headline = &difference.headline;
     assert!(headline.starts_with(&begin), "{headline}");
     for names in [true, false] {
@@ -235,6 +240,78 @@ async fn wrong_data_are_told_before_a_better_memory() {
     assert_eq!(change, Change::NotComparable);
     let end = "so its memory is no measure for this run, which corrupted none in its 10 steps";
     assert!(against.gate.reason.contains(end), "{:?}", against.gate);
+}
+
+/// Before migration 15, nothing of the host's memory was stored beside the steps.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_result_tells_how_its_steps_grew_and_no_peak_of_the_host() {
+    let server = Server::start().await;
+    let bench = NewBench {
+        id: "ben_3".parse().unwrap(),
+        created_ms: 0,
+        device: DeviceKind::Sim,
+        steps: None,
+        capacity: None,
+        recorded_steps: 3,
+        rows: vec![NewBenchRow {
+            id: row("row_old"),
+            config: "te-fused-attention-fp8".to_owned(),
+            patches: Vec::new(),
+            steps: 12,
+        }],
+    };
+    let page = routes::bench(&bench.id);
+    let step = |at: u32| BenchStep {
+        step: at,
+        allocated: Bytes(1),
+        peak_allocated: Bytes(1),
+        reserved: Bytes(1),
+        tracker: 0,
+        bwd_stash: 0,
+        host_pinned: Bytes(4096 * u64::from(at)),
+        seconds: 0.1,
+    };
+    let steps: Vec<BenchStep> = (0..12).map(step).collect();
+    let write = server.app.store.write(move |writer| {
+        writer.insert_bench(&bench)?;
+        writer.claim_bench_row(0)?;
+        let end = BenchEnd::Done {
+            status: BenchStatus::Baseline,
+            result: Box::new(BenchResult {
+                d2h_bytes: Bytes(1),
+                host_pinned_peak: None,
+                ..result(12)
+            }),
+            base: "v1".to_owned(),
+            run: None,
+        };
+        writer.finish_bench_row(&row("row_old"), &end, &steps, 0)
+    });
+    write.await.unwrap();
+    let told: Bench = server.get(&page).await.expect(StatusCode::OK).read();
+    let told = told.rows[0].result.as_ref().expect("it is done");
+    assert_eq!(told.host_pinned_peak, None);
+    let growth = told.host_growth_per_step;
+    assert!((growth - 4096.0).abs() < 1e-6, "{growth}");
+}
+
+/// No recording shows it, so each list of runs does.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_say_what_went_wrong_in_a_row() {
+    let wrong = BenchResult {
+        crash: Some("RuntimeError: setStorage".to_owned()),
+        corrupted_tensors: 2,
+        ..result(3)
+    };
+    let (server, [sound, wrong]) = ended([result(10), wrong]).await;
+    let both = vec![Fault::Crash, Fault::Corruption];
+    let expected = BTreeMap::from([(sound, Vec::new()), (wrong, both)]);
+    let listed: Vec<RunSummary> = server.get(routes::RUNS).await.expect(StatusCode::OK).read();
+    let listed = listed.into_iter().map(|run| (run.id, run.faults));
+    assert_eq!(listed.collect::<BTreeMap<_, _>>(), expected);
+    let history: History = server.get(&routes::history(&[])).await.read();
+    let told = history.runs.into_iter().map(|run| (run.run, run.faults));
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), expected);
 }
 
 /// A baseline that raised in its first step needs little, and what it would need is not known.

@@ -7,8 +7,9 @@ use super::super::history as answers;
 use super::super::permits;
 use super::super::shell::{date, page};
 use super::chart::{Dot, Level, chart, levels};
-use super::{known, leaks, marks};
+use super::{known, leaks, marks, wrong};
 use crate::problems::Error;
+use api::bench::Fault;
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::ids::RunId;
 use api::labels::{Label, PARAMETER};
@@ -18,7 +19,7 @@ use api::quality::told_peak;
 use api::routes;
 use axum::response::Response;
 use maud::{Markup, html};
-use std::collections::BTreeMap;
+use timeline::format::count;
 use trace::units::Bytes;
 
 /// How many labels are offered to choose from.
@@ -33,21 +34,38 @@ pub async fn history(
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let labels = labels_of(&pairs)?;
-    let history = answers::of(&app, labels.clone()).await?;
+    let (labels, before) = (labels_of(&pairs)?, answers::before_of(&pairs)?);
+    let place = match before {
+        None => Place::Newest,
+        Some(_) => Place::Older,
+    };
+    let history = answers::of(&app, labels.clone(), before).await?;
+    let wanted = labels.clone();
+    let counted = app.store.read(move |reader| reader.history_labels(&wanted));
+    let offered = offered(&labels, counted.await?);
     let body = html! {
         p class="muted" {
             "Runs with the same labels: in the charts the oldest first, in the table the newest. A "
             "line is a level that lasts; where it steps, the number changed for good. The lower "
-            "edge of a chart is zero. A large red dot is a run that leaks or ran out of memory."
+            "edge of a chart is zero. A large red dot is a run that leaks, ran out of memory, or "
+            "went wrong in its bench."
         }
         @if !belong_together(&labels, &history.runs) {
-            (choose_first(&history.runs))
+            (choose_first(&offered))
         } @else {
-            (of_labels(&labels, &history))
+            (of_labels(&labels, &offered, place, &history))
         }
     };
     Ok(page(&app, Some(&entry), "History", &body))
+}
+
+/// Which part of a history is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Its newest runs.
+    Newest,
+    /// Those before some run.
+    Older,
 }
 
 /// Whether the runs have something in common: the labels that were asked for, or one that all of
@@ -68,12 +86,12 @@ fn makes_history(key: &str) -> bool {
 }
 
 /// Asks for a label; without one, the runs have nothing in common.
-fn choose_first(runs: &[HistoryRun]) -> Markup {
+fn choose_first(offered: &[(Label, u32)]) -> Markup {
     html! {
         h2 { "Which runs?" }
-        @if runs.iter().any(|run| run.labels.keys().any(|key| makes_history(key))) {
+        @if !offered.is_empty() {
             p { "Choose a label that the runs of one history have." }
-            (chooser(&[], runs))
+            (chooser(&[], offered))
         } @else {
             p {
                 "No run has a label yet. " code { "tidemark push FILE --label config=a" }
@@ -83,11 +101,19 @@ fn choose_first(runs: &[HistoryRun]) -> Markup {
     }
 }
 
-fn of_labels(labels: &[Label], history: &History) -> Markup {
+fn of_labels(
+    labels: &[Label],
+    offered: &[(Label, u32)],
+    place: Place,
+    history: &History,
+) -> Markup {
     html! {
         p { a href=(routes::save_view_page(&routes::history_page(labels))) { "Save this view" } }
-        (chooser(labels, &history.runs))
-        @if history.runs.is_empty() {
+        (chooser(labels, offered))
+        (part(labels, place, history))
+        @if history.runs.is_empty() && place == Place::Older {
+            p { "There are no older runs." }
+        } @else if history.runs.is_empty() {
             p {
                 "No run has these labels. " code { "tidemark push FILE --label config=a" }
                 " gives some."
@@ -100,22 +126,36 @@ fn of_labels(labels: &[Label], history: &History) -> Markup {
     }
 }
 
-/// The chosen labels, which can be removed, and the labels of these runs, which can be added.
-fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
-    let mut counted: BTreeMap<Label, usize> = BTreeMap::new();
-    for run in runs {
-        for (key, value) in &run.labels {
-            if let Ok(label) = Label::new(key, value)
-                && makes_history(key)
-                && !chosen.contains(&label)
-            {
-                *counted.entry(label).or_default() += 1;
+/// How many of the runs these are, where they are not all, and the way to the others.
+fn part(labels: &[Label], place: Place, history: &History) -> Markup {
+    let [shown, all] = [history.runs.len() as u64, u64::from(history.total)].map(count);
+    let newest = routes::history_page(labels);
+    let older = (history.older.as_ref()).map(|run| routes::before(&newest, run));
+    html! {
+        @if place == Place::Older || older.is_some() {
+            p {
+                @match place {
+                    Place::Newest => { "The newest " (shown) " of " (all) " runs." }
+                    Place::Older => { "Older runs: " (shown) " of " (all) "." }
+                }
+            }
+            nav class="account-row" aria-label="Parts of the history" {
+                @if place == Place::Older { a href=(newest) { "Newest" } }
+                @if let Some(older) = &older { a href=(older) { "Older" } }
             }
         }
     }
-    let mut offered: Vec<(Label, usize)> = counted.into_iter().collect();
-    offered.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let others = offered.split_off(offered.len().min(OFFERED));
+}
+
+/// Of the labels of all runs of a history, with their numbers, those that can be added.
+fn offered(chosen: &[Label], mut counted: Vec<(Label, u32)>) -> Vec<(Label, u32)> {
+    counted.retain(|(label, _)| makes_history(&label.key) && !chosen.contains(label));
+    counted
+}
+
+/// The chosen labels, which can be removed, and those that can be added, the most usual first.
+fn chooser(chosen: &[Label], offered: &[(Label, u32)]) -> Markup {
+    let (offered, others) = offered.split_at(offered.len().min(OFFERED));
     let without = |gone: &Label| {
         let rest = chosen.iter().filter(|label| *label != gone);
         routes::history_page(&rest.cloned().collect::<Vec<_>>())
@@ -131,17 +171,17 @@ fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
                     (label) " ×"
                 }
             }
-            @for (label, n) in &offered {
+            @for (label, n) in offered {
                 a href=(with(label)) { (label) } span class="muted" { "(" (n) ")" }
             }
             @if !others.is_empty() { span class="muted" { "and " (others.len()) " more" } }
         }
-        @if !others.is_empty() { (by_name(chosen, &others)) }
+        @if !others.is_empty() { (by_name(chosen, others)) }
     }
 }
 
 /// A field for one of the labels that are not offered: there may be one for each pull request.
-fn by_name(chosen: &[Label], others: &[(Label, usize)]) -> Markup {
+fn by_name(chosen: &[Label], others: &[(Label, u32)]) -> Markup {
     html! {
         form class="account-row" method="get" action=(routes::HISTORY_PAGE) {
             @for label in chosen { input type="hidden" name=(PARAMETER) value=(label); }
@@ -197,10 +237,10 @@ fn measured(history: &History, measure: Measure) -> Markup {
     let dots: Vec<Dot> = runs
         .iter()
         .map(|run| Dot {
-            name: run.called(),
+            name: told(run),
             href: routes::run_page(&run.run),
             value: known(run, measure),
-            bad: run.out_of_memory || run.verdict == Some(Verdict::Leak),
+            bad: is_bad(run),
         })
         .collect();
     let of_measure = history.changes.iter().filter(|c| c.measure == measure);
@@ -209,6 +249,20 @@ fn measured(history: &History, measure: Measure) -> Markup {
         .collect();
     let found: Vec<Level> = levels(runs.len(), &steps, usual(&dots));
     chart(measure.label(), &dots, &found)
+}
+
+/// What a run is called, with what went wrong in it.
+fn told(run: &HistoryRun) -> String {
+    let name = run.called();
+    match Fault::in_words(&run.went_wrong()) {
+        none if none.is_empty() => name,
+        wrong => format!("{name} ({wrong})"),
+    }
+}
+
+/// Whether a run is one to look at.
+fn is_bad(run: &HistoryRun) -> bool {
+    !run.went_wrong().is_empty() || run.verdict == Some(Verdict::Leak)
 }
 
 /// The common level of runs without changes.
@@ -228,7 +282,7 @@ fn rows(runs: &[HistoryRun]) -> Markup {
                 td { a href=(routes::run_page(&run.run)) { (run.called()) } }
                 td { (date(run.created_ms)) }
                 td class="account-number" data-label="Peak" {
-                    (run.peak()) @if run.out_of_memory { " (out of memory)" } (marks(run))
+                    (run.peak()) (wrong(run)) (marks(run))
                 }
                 td class="account-number" data-label="End" { (run.end) }
                 td class="account-number" data-label="Leak a step" {
@@ -260,9 +314,59 @@ mod tests {
             step: "step".to_owned(),
             unused: Bytes(0),
             out_of_memory: false,
+            faults: Vec::new(),
             quality: Vec::new(),
             verdict: None,
         }
+    }
+
+    fn of_runs(runs: Vec<HistoryRun>) -> History {
+        History {
+            total: runs.len() as u32,
+            older: None,
+            runs,
+            changes: Vec::new(),
+            project: None,
+        }
+    }
+
+    fn label(text: &str) -> Label {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_history_that_is_longer_says_so_and_leads_to_the_rest() {
+        let main = [label("branch=main")];
+        let told = |place, total, older: Option<&str>| {
+            let history = History {
+                total,
+                older: older.map(|run| run.parse().unwrap()),
+                ..of_runs(vec![run(&[]), run(&[])])
+            };
+            part(&main, place, &history).into_string()
+        };
+        assert_eq!(told(Place::Newest, 2, None), "", "these are all");
+        let newest = told(Place::Newest, 1600, Some("run_b"));
+        assert!(newest.contains("The newest 2 of 1,600 runs."), "{newest}");
+        let link = "/history?label=branch%3Dmain&amp;before=run_b\">Older<";
+        assert!(
+            newest.contains(link) && !newest.contains(">Newest<"),
+            "{newest}"
+        );
+        let oldest = told(Place::Older, 1600, None);
+        assert!(oldest.contains("Older runs: 2 of 1,600."), "{oldest}");
+        assert!(
+            oldest.contains("/history?label=branch%3Dmain\">Newest<"),
+            "{oldest}"
+        );
+        assert!(!oldest.contains(">Older<"), "{oldest}");
+    }
+
+    #[test]
+    fn what_was_chosen_and_a_commit_is_not_offered() {
+        let counted = ["branch=main", "config=a", "commit=c0ffee"].map(|text| (label(text), 3));
+        let left = offered(&[label("branch=main")], counted.to_vec());
+        assert_eq!(left, [(label("config=a"), 3)]);
     }
 
     #[test]
@@ -291,6 +395,26 @@ mod tests {
     }
 
     #[test]
+    fn a_bench_run_that_went_wrong_is_marked() {
+        let ended = |faults: &[Fault]| HistoryRun {
+            faults: faults.to_vec(),
+            ..run(&[])
+        };
+        assert!(!is_bad(&ended(&[])));
+        assert!(is_bad(&ended(&[Fault::Corruption])));
+        assert_eq!(told(&ended(&[])), "a");
+        assert_eq!(
+            told(&ended(&Fault::ALL[1..])),
+            "a (crashed, corrupted data)"
+        );
+        let html = rows(&[ended(&[]), ended(&Fault::ALL[1..])]).into_string();
+        for label in ["crashed", "corrupted data"] {
+            let badge = format!("<span class=\"badge bad\">{label}</span>");
+            assert_eq!(html.matches(&badge).count(), 1, "{html}");
+        }
+    }
+
+    #[test]
     fn of_a_state_no_peak_is_told() {
         let state = HistoryRun {
             quality: vec!["state_only".to_owned()],
@@ -299,11 +423,7 @@ mod tests {
             unused: Bytes::gib(4),
             ..run(&[])
         };
-        let history = History {
-            runs: vec![run(&[]), state],
-            changes: Vec::new(),
-            project: None,
-        };
+        let history = of_runs(vec![run(&[]), state]);
         let charts = Measure::ALL.map(|measure| measured(&history, measure).into_string());
         let says = [
             "now at least 520 MiB, the highest at least 520 MiB",
@@ -326,9 +446,8 @@ mod tests {
         before.run = "run_b".parse().unwrap();
         let state = history.runs[1].clone();
         let fallen = History {
-            runs: vec![before, state],
             changes: vec![fell],
-            project: None,
+            ..of_runs(vec![before, state])
         };
         let html = changes(&fallen).into_string();
         let says = "peak 2.00 GiB → <strong>at least 520 MiB</strong>";
@@ -337,11 +456,11 @@ mod tests {
 
     #[test]
     fn labels_that_are_not_offered_can_be_typed() {
-        let few = [run(&[("branch", "main"), ("config", "a")])];
+        let few = [(label("branch=main"), 1), (label("config=a"), 1)];
         assert!(!chooser(&[], &few).into_string().contains("<form"));
-        let values: Vec<String> = (10..50).map(|n| n.to_string()).collect();
-        let runs: Vec<HistoryRun> = values.iter().map(|n| run(&[("pr", n.as_str())])).collect();
-        let html = chooser(&[Label::new("branch", "main").unwrap()], &runs).into_string();
+        let many = (10..50).map(|n| (label(&format!("pr={n}")), 1));
+        let many: Vec<(Label, u32)> = many.collect();
+        let html = chooser(&[label("branch=main")], &many).into_string();
         assert!(html.contains("and 16 more"), "{html}");
         assert_eq!(html.matches("<option").count(), 16, "{html}");
         assert!(html.contains("<option value=\"pr=49\">"), "{html}");
@@ -351,10 +470,10 @@ mod tests {
 
     #[test]
     fn without_a_label_one_is_asked_for() {
-        let html = choose_first(&[run(&[("config", "a")])]).into_string();
+        let html = choose_first(&[(label("config=a"), 1)]).into_string();
         assert!(html.contains("Choose a label"), "{html}");
         assert!(html.contains("config=a"), "{html}");
-        let html = choose_first(&[run(&[("commit", "c0ffee")])]).into_string();
+        let html = choose_first(&[]).into_string();
         assert!(html.contains("No run has a label yet"), "{html}");
     }
 }

@@ -58,6 +58,15 @@ fn known(run: &HistoryRun, measure: Measure) -> Known {
     }
 }
 
+/// What went wrong in a run, as its recording and its bench know it.
+fn wrong(run: &HistoryRun) -> Markup {
+    html! {
+        @for fault in run.went_wrong() {
+            " " span class="badge bad" { (fault.label()) }
+        }
+    }
+}
+
 /// What the numbers of a run leave out, because its recording is not whole.
 fn marks(run: &HistoryRun) -> Markup {
     html! {

@@ -14,6 +14,7 @@ use crate::history;
 use crate::problems::Error;
 use crate::store::{PullRow, StoreError};
 use answers::cards::markdown::Names;
+use api::bench::Fault;
 use api::compare::RecordedComparison;
 use api::history::{HistoryRun, Measure};
 use api::people::Scope;
@@ -22,7 +23,7 @@ use api::routes;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use trace::compare::gate::Outcome;
+use trace::compare::gate::{Outcome, Verdicts};
 use trace::units::Bytes;
 
 /// Which pull request, and which page.
@@ -46,6 +47,8 @@ struct Judged {
     base: HistoryRun,
     new: HistoryRun,
     outcome: Outcome,
+    /// What the answer is called.
+    word: String,
     reason: String,
 }
 
@@ -102,6 +105,7 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
             base: told.swap_remove(0),
             new: told.swap_remove(0),
             outcome: against.gate.outcome,
+            word: word(&against.gate),
             reason: against.gate.reason.clone(),
         }),
         _ => None,
@@ -189,7 +193,7 @@ fn rows(pushes: &[Push]) -> Markup {
             @match judged {
                 None => td colspan="5" { "a run of it was deleted" },
                 Some(judged) => {
-                    td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
+                    td { span class=(badge(judged.outcome)) { (judged.word) } }
                     td class="account-wraps" data-label="Peak" {
                         (judged.new.peak()) " " (delta(judged.base.peak, judged.new.peak))
                         (marks(&judged.new))
@@ -235,11 +239,12 @@ fn delta(base: Bytes, new: Bytes) -> Markup {
     html! { span class="muted" { (text) } }
 }
 
-fn verdict(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "pass",
-        Outcome::Regression => "regression",
-        Outcome::CannotTell => "cannot tell",
+/// The answer of the gate in a word or two: of a run of a bench, what went wrong in it.
+fn word(gate: &Verdicts) -> String {
+    match gate.outcome {
+        Outcome::Pass => "pass".to_owned(),
+        Outcome::Regression => Fault::or_regression(gate),
+        Outcome::CannotTell => "cannot tell".to_owned(),
     }
 }
 
@@ -254,6 +259,26 @@ fn badge(outcome: Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::compare::gate::{Finding, Weight};
+
+    #[test]
+    fn a_run_that_crashed_is_not_called_a_regression() {
+        let told = |outcome, code: &str| {
+            let finding = Finding {
+                weight: Weight::Fail,
+                code: code.to_owned(),
+                detail: String::new(),
+            };
+            word(&Verdicts {
+                outcome,
+                reason: String::new(),
+                findings: vec![finding],
+            })
+        };
+        assert_eq!(told(Outcome::Regression, "bench_crash"), "crashed");
+        assert_eq!(told(Outcome::Regression, "peak"), "regression");
+        assert_eq!(told(Outcome::CannotTell, "differs"), "cannot tell");
+    }
 
     #[test]
     fn a_pull_request_is_called_by_project_and_number() {

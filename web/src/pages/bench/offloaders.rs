@@ -152,10 +152,15 @@ fn numbers(result: &BenchResult, width: f64) -> AnyView {
             <span style:width=format!("{width:.1}%")></span>
         </span>
         {leak}
-        <span class="muted">{format!("host {}", level(result.host_pinned_peak))}</span>
+        <span class="muted">{format!("host {}", pinned(result))}</span>
         <span class="muted">{seconds(result.step_seconds)}</span>
     }
     .into_any()
+}
+
+/// The most pinned host memory, which older results do not tell.
+fn pinned(result: &BenchResult) -> String {
+    result.host_pinned_peak.map_or("unknown".to_owned(), level)
 }
 
 fn tone(troubles: &[Trouble]) -> &'static str {
@@ -218,7 +223,7 @@ fn computed(grid: &OffloaderGrid, cell: &GridCell) -> Vec<(&'static str, String)
         lines.extend([
             ("Growth a step", growth(result.growth_per_step)),
             ("Growth on the host", growth(result.host_growth_per_step)),
-            ("Pinned host memory", level(result.host_pinned_peak)),
+            ("Pinned host memory", pinned(result)),
             ("Step", seconds(result.step_seconds)),
         ]);
         let wrong = match result.corrupted_tensors {

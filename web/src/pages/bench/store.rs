@@ -2,6 +2,7 @@
 
 use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
+use crate::paced::{self, Paced, Reads};
 use crate::pages::runs_store::Loaded;
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchSummary, Frontier,
@@ -11,7 +12,10 @@ use api::ids::{BenchId, BenchRowId};
 use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
+use presentation::pace::{Haste, Sight};
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Whether the page of benches is open.
@@ -42,6 +46,8 @@ pub struct BenchStore {
     watching: StoredValue<Watching>,
     /// Number of the newest request: an older answer must not overwrite a newer one.
     newest: StoredValue<u32>,
+    /// When it is read again after a change by others.
+    paced: Paced,
 }
 
 impl BenchStore {
@@ -56,6 +62,7 @@ impl BenchStore {
             wanted: StoredValue::new(None),
             watching: StoredValue::new(Watching::Nobody),
             newest: StoredValue::new(0),
+            paced: Paced::new(),
         }
     }
 
@@ -110,36 +117,16 @@ impl BenchStore {
         }
     }
 
-    /// Something changed: reads the selected bench again.
+    /// Something changed: reads the selected bench again, at a pace that many tabs can have.
     pub fn changed(self) {
         if self.watching.get_value() == Watching::Somebody {
-            self.refresh();
+            self.paced.ask(Haste::AtAPace, Rc::new(self));
         }
     }
 
     /// Reads the history and the bench again. The old data stays until the answer is there.
     pub fn refresh(self) {
-        let request = self.newest.get_value().wrapping_add(1);
-        self.newest.set_value(request);
-        let is_newest = move || self.newest.get_value() == request;
-        leptos::task::spawn_local(async move {
-            let history = client::list::<BenchSummary>(routes::BENCHES).await;
-            if !is_newest() {
-                return;
-            }
-            let first = match &history {
-                Ok(history) => history.first().map(|bench| bench.id.clone()),
-                Err(_) => None,
-            };
-            replace(self.history, history);
-            let Some(id) = self.wanted.get_value().or(first) else {
-                return;
-            };
-            let bench = client::get::<Bench>(&routes::bench(&id)).await;
-            if is_newest() {
-                self.show(bench);
-            }
-        });
+        leptos::task::spawn_local(self.read_again(Haste::AtOnce));
     }
 
     /// Starts a bench; `then` gets its id. (`then` is no `Callback`: that would end with the form,
@@ -237,6 +224,41 @@ impl BenchStore {
             replace(self.catalog, answer.map(Arc::new));
             replace(self.kept, Kept::read().await.map(Arc::new));
         });
+    }
+}
+
+impl Reads for BenchStore {
+    fn sight(&self) -> Sight {
+        match self.watching.get_value() {
+            Watching::Nobody => Sight::Away,
+            Watching::Somebody => paced::in_this_tab(),
+        }
+    }
+
+    /// A reading that begins later makes an earlier one void.
+    fn read_again(&self, _: Haste) -> Pin<Box<dyn Future<Output = ()>>> {
+        let store = *self;
+        let request = store.newest.get_value().wrapping_add(1);
+        store.newest.set_value(request);
+        let is_newest = move || store.newest.get_value() == request;
+        Box::pin(async move {
+            let history = client::list::<BenchSummary>(routes::BENCHES).await;
+            if !is_newest() {
+                return;
+            }
+            let first = match &history {
+                Ok(history) => history.first().map(|bench| bench.id.clone()),
+                Err(_) => None,
+            };
+            replace(store.history, history);
+            let Some(id) = store.wanted.get_value().or(first) else {
+                return;
+            };
+            let bench = client::get::<Bench>(&routes::bench(&id)).await;
+            if is_newest() {
+                store.show(bench);
+            }
+        })
     }
 }
 
