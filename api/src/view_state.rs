@@ -9,7 +9,7 @@
 //! `grow=module&of=module:train`. Version 4 adds the loop whose iterations are the steps:
 //! `steps=train.main`. Version 5 adds the conditions of a what-if question:
 //! `alloc_conf=max_split_size_mb%3A128`, `limit=24GiB`, `without_leaks=true`,
-//! `gone=s00ff00ff00ff00ff`.
+//! `gone=s00ff00ff00ff00ff`. Instead of an event, `at` may say `start`: before the first one.
 //!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
@@ -25,6 +25,9 @@ use trace::device::DeviceIdx;
 use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
+
+/// The moment before the first event.
+const START: &str = "start";
 
 /// The version written.
 pub const VERSION: u32 = 5;
@@ -125,6 +128,34 @@ pub enum Selection {
     Group(u32),
 }
 
+/// A moment that is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum When {
+    /// Before the first event.
+    Start,
+    /// After an event.
+    After(EventIdx),
+}
+
+impl When {
+    /// The event, or the first one, for what can be told of events only.
+    pub const fn nearest(self) -> EventIdx {
+        match self {
+            When::Start => EventIdx(0),
+            When::After(event) => event,
+        }
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            When::Start => f.write_str(START),
+            When::After(event) => write!(f, "{event}"),
+        }
+    }
+}
+
 /// Everything that a link to a run page reopens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ViewState {
@@ -147,7 +178,7 @@ pub struct ViewState {
     /// What is shown below the picture.
     pub tab: Tab,
     /// The moment that is asked about; `None`: the last event.
-    pub at: Option<EventIdx>,
+    pub at: Option<When>,
     /// A moment to compare it with.
     pub compared_with: Option<EventIdx>,
     /// What the groups of what is alive stand for.
@@ -320,7 +351,7 @@ impl Reading {
                 let found = Tab::ALL.into_iter().find(|tab| tab.name() == value);
                 set(&mut state.tab, found, "tab")
             }
-            "at" => set(&mut state.at, event(value).map(Some), "at"),
+            "at" => set(&mut state.at, when(value).map(Some), "at"),
             "vs" => set(&mut state.compared_with, event(value).map(Some), "vs"),
             "by" => set(&mut state.by, value.parse().ok(), "by"),
             "grow" => set(&mut state.growth_by, value.parse().ok().map(Some), "grow"),
@@ -406,6 +437,13 @@ fn level(value: &str) -> Option<String> {
     (!level.is_empty() && level.len() <= MAX_LEVEL).then_some(level)
 }
 
+fn when(value: &str) -> Option<When> {
+    match value {
+        START => Some(When::Start),
+        _ => event(value).map(When::After),
+    }
+}
+
 fn event(value: &str) -> Option<EventIdx> {
     value.parse().ok().map(EventIdx)
 }
@@ -434,7 +472,7 @@ mod tests {
             picture: Picture::Lines,
             selection: Some(Selection::Block(BlockIdx(42))),
             tab: Tab::Alive,
-            at: Some(EventIdx(5000)),
+            at: Some(When::After(EventIdx(5000))),
             compared_with: Some(EventIdx(9000)),
             by: Dimension::Module,
             chart: Chart::Flame,
@@ -461,6 +499,20 @@ mod tests {
             ViewState::parse(&default.to_string()),
             Ok((default, vec![]))
         );
+    }
+
+    #[test]
+    fn the_moment_before_the_first_event_has_a_word() {
+        let state = ViewState {
+            tab: Tab::Alive,
+            at: Some(When::Start),
+            ..ViewState::default()
+        };
+        assert_eq!(state.to_string(), "v=5&tab=alive&at=start");
+        assert_eq!(ViewState::parse(&state.to_string()), Ok((state, vec![])));
+        let (state, problems) = ViewState::parse("at=begin&vs=start").unwrap();
+        assert_eq!((state.at, state.compared_with), (None, None));
+        assert_eq!(problems, ["at", "vs"].map(BadViewState::Field));
     }
 
     #[test]

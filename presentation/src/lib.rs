@@ -7,13 +7,14 @@
 //! In reading order: the pages ([`pages`]), the answers below a run's picture ([`questions`]), the
 //! picture's keys and panel ([`timeline`]), files on their way ([`upload`]), what these share
 //! ([`components`], [`letters`], [`theme`]), the address ([`query`]), and what the server says
-//! ([`json`], [`response`], [`events`], [`connection`]).
+//! ([`json`], [`response`], [`events`], [`connection`]) and how often it is asked ([`pace`]).
 
 pub mod components;
 pub mod connection;
 pub mod events;
 pub mod json;
 pub mod letters;
+pub mod pace;
 pub mod pages;
 pub mod query;
 pub mod questions;

@@ -128,11 +128,23 @@ impl Judge {
             Vec::new()
         }) {
             let _turn = self.one_at_a_time.take().await;
+            if self.is_settled(&run).await {
+                continue;
+            }
             match self.judge(&run).await {
                 Ok(judged) => self.explain(&run, judged).await,
                 Err(error) => tracing::warn!(%run, %error, "cannot judge a run"),
             }
         }
+    }
+
+    /// Whether a run that was not judged needs no judging any more. Each upload looks for all such
+    /// runs: while this one waited for its turn, another one may have judged it.
+    async fn is_settled(&self, run: &RunId) -> bool {
+        let id = run.clone();
+        let read = self.store.read(move |reader| reader.is_unjudged(&id));
+        // If that cannot be read, judging says why.
+        read.await.is_ok_and(|is_unjudged| !is_unjudged)
     }
 
     async fn known(&self, run: &RunId, device: DeviceIdx) -> StoreResult<Option<Leaks>> {
@@ -226,8 +238,13 @@ fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingest::parse;
+    use crate::app::App;
+    use crate::config::Config;
+    use crate::ingest::{Broken, Sender, parse};
     use api::leaks::Verdict;
+    use api::runs::RunSource;
+    use bytes::Bytes;
+    use futures_util::stream;
     use std::sync::atomic::AtomicU64;
 
     fn leaking() -> Trace {
@@ -266,6 +283,37 @@ mod tests {
         });
         let (kept, told) = found.await.unwrap();
         assert_eq!(kept, Some(told));
+    }
+
+    /// Each upload looks for all unjudged runs, so several wait for the same large one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_several_wait_for_is_judged_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let app = App::open(Config::new(folder.path().join("data"))).await;
+        let app = app.unwrap();
+        let sample = crate::samples::find("leak_hook_cache").unwrap();
+        let upload = app
+            .uploads
+            .expect("a".to_owned(), None, RunSource::Upload, None);
+        let body = stream::iter([Ok::<_, Broken>(Bytes::from_static(sample.file))]);
+        let taken = app.uploads.take(upload.unwrap(), Sender::Server, body);
+        taken.await.unwrap();
+        let judge = app.uploads.judge();
+        let turn = judge.one_at_a_time.take().await;
+        let forgotten = app.store.write(|writer| writer.forget_verdicts());
+        assert!(forgotten.await.unwrap() > 0);
+        let waiting = [(); 3].map(|()| tokio::spawn(judge.clone().judge_all()));
+        while judge.queue().waiting < waiting.len() {
+            tokio::task::yield_now().await;
+        }
+        let mut told = app.events.subscribe();
+        drop(turn);
+        for one in waiting {
+            one.await.unwrap();
+        }
+        let told = std::iter::from_fn(|| told.try_recv().ok());
+        let verdicts = told.filter(|event| matches!(event, ServerEvent::RunsChanged));
+        assert_eq!(verdicts.count(), 1);
     }
 
     #[test]

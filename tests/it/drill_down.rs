@@ -2,6 +2,7 @@
 //! moment; search. The address contains every step of it.
 
 use super::explore::wait_for_picture;
+use super::eyes::world::upload_fixture;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
@@ -191,6 +192,31 @@ async fn what_is_alive_is_drawn_zoomed_and_compared() {
                     document.querySelectorAll('.came-and-went .share-table').length === 2;";
     browser.wait_until("what came and went", compared).await;
     browser.screenshot("alive-compared").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// What a recording that began late began with.
+#[tokio::test]
+async fn what_was_alive_before_the_first_event_is_shown_and_linked() {
+    let server = TestServer::start();
+    let run = upload_fixture(&server, "off_v1_moe");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let page = format!("/runs/{run}?v=5&tab=alive");
+    browser.goto(&server.url(&page)).await;
+    let find = "[...document.querySelectorAll('[aria-label=Moments] .button')] \
+                .find(button => button.textContent === 'Before the first event')";
+    click(&browser, "the start", find).await;
+    let shown = "return /at=start/.test(location.search) && \
+                 / allocated before the first event, in \\d+ block/.test( \
+                 document.querySelector('.alive-summary')?.innerText ?? '');";
+    browser.wait_until("the start", shown).await;
+    // The address shows the same to somebody else.
+    browser.goto(&server.url(&format!("{page}&at=start"))).await;
+    browser.wait_until("the start again", shown).await;
+    click(&browser, "the end", find).await;
+    let end = "return !/at=/.test(location.search) && / allocated after event /.test( \
+               document.querySelector('.alive-summary')?.innerText ?? '');";
+    browser.wait_until("the end", end).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 

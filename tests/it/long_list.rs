@@ -98,6 +98,128 @@ async fn a_long_list_is_shown_in_parts_that_keys_walk_through() {
 }
 
 #[tokio::test]
+async fn several_runs_are_deleted_at_once_and_come_back_at_once() {
+    let server = TestServer::start();
+    fleet::fill(&server, ROWS + 10);
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let whole = shows(ROWS, "60 runs", "1 to 50 of 60");
+    let button = |class: &str, text: &str| {
+        format!("return document.querySelector('.{class}')?.innerText === '{text}';")
+    };
+    let told = |text: &str| {
+        format!("return document.querySelector('.toasts').innerText.includes('{text}');")
+    };
+    browser.wait_until("the list", &whole).await;
+    // With the keyboard and with the pointer; in no order.
+    let fourth = "document.querySelector('tr.run:nth-child(4) .run-pick').focus(); return null;";
+    browser.eval(fourth).await;
+    browser.press(" ").await;
+    browser.click("tr.run:nth-child(2) .run-pick").await;
+    let two = button("picked-delete", "Delete 2 runs");
+    browser.wait_until("two are picked", &two).await;
+    browser.click(".picked-delete").await;
+    let without = shows(ROWS, "58 runs", "1 to 50 of 58");
+    browser.wait_until("they are gone", &without).await;
+    browser
+        .wait_until("that they are", &told("Deleted 2 runs"))
+        .await;
+    browser.click(".toast .link-button").await;
+    browser.wait_until("both again", &whole).await;
+    // All that the filter finds, those of the other part, too; more than can be compared.
+    browser.click("tr.run:nth-child(1) .run-pick").await;
+    let all = button("picked-all", "Pick all 60");
+    browser.wait_until("the rest is offered", &all).await;
+    browser.click(".picked-all").await;
+    let all = button("picked-delete", "Delete 60 runs");
+    browser.wait_until("all are picked", &all).await;
+    assert!(
+        browser
+            .text(".picked-bar")
+            .await
+            .contains("at most 8 are compared")
+    );
+    browser.click(".picked-delete").await;
+    let gone = "return !document.querySelector('tr.run');";
+    browser.wait_until("all are gone", gone).await;
+    browser
+        .wait_until("that all are", &told("Deleted 60 runs"))
+        .await;
+    let kept = |server: &TestServer| {
+        let answer = ureq::get(server.url("/api/runs")).call().expect("the list");
+        let list = answer.into_body().read_to_string().expect("a text");
+        let list: Vec<serde_json::Value> = serde_json::from_str(&list).expect("a list");
+        list.len()
+    };
+    assert_eq!(kept(&server), 0);
+    browser.click(".toast .link-button").await;
+    browser.wait_until("all again", &whole).await;
+    let restored = "return !document.querySelector('.runs-deleted');";
+    browser.wait_until("none is deleted", restored).await;
+    assert_eq!(kept(&server), 60);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// What the server did not take is told, comes back and is still picked.
+#[tokio::test]
+async fn what_could_not_be_deleted_is_told_and_comes_back() {
+    let server = TestServer::start();
+    for name in ["leak_hook_cache", "plain_lm", "oom"] {
+        upload_fixture(&server, name);
+    }
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let rows = |n| format!("return document.querySelectorAll('tr.run').length === {n};");
+    browser.wait_until("the list", &rows(3)).await;
+    // The second deletion is refused.
+    let refuse = "
+        const sent = window.fetch;
+        let n = 0;
+        window.fetch = (request, ...rest) =>
+            request.method === 'DELETE' && ++n === 2
+                ? Promise.resolve(new Response('', { status: 500 }))
+                : sent(request, ...rest);
+        return null;";
+    browser.eval(refuse).await;
+    browser.click("tr.run:nth-child(1) .run-pick").await;
+    browser.click(".picked-all").await;
+    let all = "return document.querySelector('.picked-delete')?.innerText === 'Delete 3 runs';";
+    browser.wait_until("all are picked", all).await;
+    browser.click(".picked-delete").await;
+    browser.wait_until("two again", &rows(2)).await;
+    let told = "
+        const told = document.querySelector('.toasts').innerText;
+        return told.includes('Deleted “') && told.includes('2 runs are not deleted (“')
+            && document.querySelector('.picked-delete')?.innerText === 'Delete 2 runs';";
+    browser.wait_until("what stays", told).await;
+    browser.click(".toast .link-button").await;
+    browser.wait_until("the one again", &rows(3)).await;
+}
+
+/// A list that cannot be read again is not taken for an empty one.
+#[tokio::test]
+async fn what_could_not_be_deleted_comes_back_where_the_server_is_gone() {
+    let server = TestServer::start();
+    for name in ["leak_hook_cache", "plain_lm"] {
+        upload_fixture(&server, name);
+    }
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let rows = |n| format!("return document.querySelectorAll('tr.run').length === {n};");
+    browser.wait_until("the list", &rows(2)).await;
+    let cut_off = "
+        window.fetch = () => Promise.reject(new TypeError('cut off'));
+        return null;";
+    browser.eval(cut_off).await;
+    browser.click("tr.run:nth-child(1) .run-pick").await;
+    browser.click(".picked-all").await;
+    browser.click(".picked-delete").await;
+    let told = "return document.querySelector('.toasts').innerText.includes('are not deleted');";
+    browser.wait_until("that none is deleted", told).await;
+    browser.wait_until("both again", &rows(2)).await;
+}
+
+#[tokio::test]
 async fn the_focus_stays_in_the_list_when_a_run_is_deleted_and_comes_back() {
     let server = TestServer::start();
     for name in ["leak_hook_cache", "plain_lm", "oom"] {

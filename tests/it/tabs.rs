@@ -1,5 +1,7 @@
-//! Many tabs of one browser: all of them load, and all of them learn of changes.
+//! Many tabs of one browser: all of them load, all of them learn of changes, and none reads what it
+//! does not show.
 
+use super::eyes::world::upload_fixture;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// More tabs than a browser opens connections to one HTTP/1.1 server.
@@ -50,5 +52,30 @@ async fn eight_tabs_load_and_hear_of_a_new_run() {
         let listed = "return !!document.querySelector('a[href^=\"/runs/\"]');";
         browser.wait_until("the new run in the list", listed).await;
     }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_page_of_a_run_reads_that_run_when_others_come_and_no_list() {
+    let server = TestServer::start();
+    let run = upload_fixture(&server, "oom");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    let shown = "return !!document.querySelector('section.timeline');";
+    browser.wait_until("the run", shown).await;
+    browser
+        .eval("performance.clearResourceTimings(); return null;")
+        .await;
+    upload_fixture(&server, "plain_lm");
+    let asked = "const asked = performance.getEntriesByType('resource').map(it => it.name);
+                 const [alone, list] = ['run=', 'offset='].map(part =>
+                     asked.filter(name => name.includes('/api/runs?') && name.includes(part)));";
+    let alone = format!("{asked} return alone.length > 0;");
+    browser.wait_until("that it looks at its run", &alone).await;
+    let lists = browser.eval(&format!("{asked} return list.length;")).await;
+    assert_eq!(lists, 0);
+    browser.click(".app-nav a[href='/']").await;
+    let both = "return document.querySelectorAll('tr.run').length === 2;";
+    browser.wait_until("the list with both", both).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

@@ -127,6 +127,14 @@ fn provide_shared_state() {
     provide_context(Help(RwSignal::new(false)));
     provide_context(Shown::as_kept());
 
+    // What was sent from here is listed at once; of many files, when the last one has arrived.
+    Effect::new(move |before: Option<usize>| {
+        let (arrived, is_last) = uploads.arrived();
+        if is_last && before.is_some_and(|before| before < arrived) {
+            runs.added();
+        }
+        arrived
+    });
     client::on_unauthorized(move || token_needed.0.set(true));
     client::on_busy(move |problem| {
         let text = [&problem.title, ": ", &behind_colon(&problem.detail)].concat();
@@ -158,7 +166,7 @@ fn listen() {
     let connection: RwSignal<Connection> = expect_context();
     events::subscribe(move |notice| match notice {
         Notice::Event(ServerEvent::RunsChanged) => {
-            runs.refresh();
+            runs.changed();
             benches.changed();
         }
         Notice::Event(ServerEvent::Upload { upload, progress }) => {
@@ -172,7 +180,7 @@ fn listen() {
         Notice::Back => {
             connection.set(Connection::There);
             uploads.server_is_back();
-            runs.read_again();
+            runs.changed();
             benches.changed();
         }
     });

@@ -8,8 +8,8 @@
 //! Modules in reading order: the shell ([`app`], and [`context`]: what all components share), the
 //! pages ([`pages`], and [`questions`] below a run's picture), the parts they share
 //! ([`components`], [`timeline`], [`upload`]), what is open ([`project`], [`opened_link`]), and the
-//! borders to the browser ([`client`], [`connection`], [`events`], [`turn`], [`url_state`],
-//! [`kept`], [`theme`], [`numbers`], [`clock`]).
+//! borders to the browser ([`client`], [`connection`], [`events`], [`turn`], [`paced`],
+//! [`url_state`], [`kept`], [`theme`], [`numbers`], [`clock`]).
 
 #![allow(
     missing_docs,
@@ -26,6 +26,7 @@ mod events;
 mod kept;
 mod numbers;
 mod opened_link;
+mod paced;
 mod pages;
 mod project;
 mod questions;

@@ -29,13 +29,21 @@ pub fn event_of(text: &str, last: EventIdx) -> Result<Option<EventIdx>, &'static
     }
 }
 
-/// How much is alive at a moment, or that nothing is.
-pub fn summary(alive: &Alive) -> String {
-    let event = alive.event.map(|event| count(u64::from(event.0)));
-    let place = match (event, &alive.step) {
-        (Some(event), Some(step)) => format!("after event {event}, in {}", step_name(step)),
-        (Some(event), None) => format!("after event {event}"),
-        (None, _) => "in the recorded state".to_owned(),
+/// The moment of an answer about a recording with so many events.
+pub fn moment_of(alive: &Alive, events: u32) -> String {
+    match alive.event {
+        Some(event) => format!("after event {}", count(u64::from(event.0))),
+        None if events > 0 => "before the first event".to_owned(),
+        None => "in the recorded state".to_owned(),
+    }
+}
+
+/// How much is alive at a moment of a recording with so many events, or that nothing is.
+pub fn summary(alive: &Alive, events: u32) -> String {
+    let moment = moment_of(alive, events);
+    let place = match &alive.step {
+        Some(step) => format!("{moment}, in {}", step_name(step)),
+        None => moment,
     };
     if alive.total.count == 0 {
         return format!("Nothing is allocated {place}.");
@@ -68,6 +76,33 @@ pub fn came_and_went(changes: &Changes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::alive::Tally;
+    use trace::alive::Dimension;
+
+    #[test]
+    fn a_sentence_names_its_moment() {
+        let told = |event: Option<u32>, step: Option<&str>, events: u32| {
+            let alive = Alive {
+                event: event.map(EventIdx),
+                step: step.map(str::to_owned),
+                by: Dimension::Site,
+                total: Tally::default(),
+                groups: Vec::new(),
+                groups_left_out: 0,
+                tree: Vec::new(),
+                tree_left_out: 0,
+            };
+            summary(&alive, events)
+        };
+        let check = |said: String, place: &str| {
+            assert_eq!(said, format!("Nothing is allocated {place}."));
+        };
+        check(told(Some(1234), None, 2000), "after event 1,234");
+        check(told(None, None, 2000), "before the first event");
+        check(told(None, None, 0), "in the recorded state");
+        let in_step = told(Some(7), Some("3"), 2000);
+        assert!(in_step.starts_with("Nothing is allocated after event 7, in "));
+    }
 
     #[test]
     fn an_event_is_read_however_it_is_grouped() {

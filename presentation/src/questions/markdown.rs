@@ -1,5 +1,6 @@
 //! Answers as Markdown, for a person or a language model.
 
+use super::alive_tab::moment_of;
 use super::words;
 use ::timeline::format::{self, count};
 use ::timeline::lanes::step_name;
@@ -104,10 +105,12 @@ fn alive_then(group: &LeakGroup) -> String {
 }
 
 /// What is alive at a moment.
-pub fn alive(run: &str, alive: &Alive) -> String {
-    let at = alive.event.map_or_else(String::new, |event| {
-        format!(" after event {}", count(u64::from(event.0)))
-    });
+pub fn alive(run: &str, alive: &Alive, events: u32) -> String {
+    // A state alone has no other moment.
+    let at = match (alive.event, events) {
+        (None, 0) => String::new(),
+        _ => format!(" {}", moment_of(alive, events)),
+    };
     let step = alive.step.as_deref();
     let step = step.map_or_else(String::new, |step| {
         format!(", in {}", code(step_name(step)))
@@ -297,6 +300,18 @@ mod tests {
             | group | bytes | blocks |\n|---|--:|--:|\n\
             | `a¦b` | 2.00 KiB (2,048 B) | 2 |\n| `c ← step t.py:9` | 1.00 KiB (1,024 B) | 2 |\n\n\
             and 1 group more\n";
-        assert_eq!(alive("run", &answer), expected);
+        assert_eq!(alive("run", &answer, 2000), expected);
+        let begins = |events| {
+            let answer = Alive {
+                event: None,
+                step: None,
+                ..answer.clone()
+            };
+            let page = alive("run", &answer, events);
+            page.lines().next().unwrap_or_default().to_owned()
+        };
+        let start = "## What is alive in `run` before the first event";
+        assert_eq!(begins(2000), start);
+        assert_eq!(begins(0), "## What is alive in `run`");
     }
 }

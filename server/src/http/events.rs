@@ -22,9 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
+use tokio::time::{Instant, timeout_at};
 
 /// A comment is sent this often, so that proxies do not close a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A listener is told at most this often that runs changed: an upload changes them several times,
+/// and a job has hundreds of uploads.
+const RUNS_EVERY: Duration = Duration::from_secs(1);
 
 /// An upload to listen to.
 pub enum Listen {
@@ -50,7 +55,7 @@ pub async fn all(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>>, Error> {
     let place = app.event_streams.take(client.address)?;
     // Subscribe first, so that nothing in between is lost.
-    let changes = app.events.subscribe();
+    let changes = Changes::of(app.events.subscribe());
     let now = app
         .uploads
         .unfinished()
@@ -153,14 +158,74 @@ pub fn upload_stream(
     Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
 }
 
-async fn next_change(
-    mut changes: broadcast::Receiver<ServerEvent>,
-) -> Option<(ServerEvent, broadcast::Receiver<ServerEvent>)> {
-    match changes.recv().await {
-        Ok(event) => Some((event, changes)),
-        // The listener fell behind, so it must read everything again.
-        Err(RecvError::Lagged(_)) => Some((ServerEvent::RunsChanged, changes)),
-        Err(RecvError::Closed) => None,
+/// What happens in a project, as one listener is told.
+struct Changes {
+    events: broadcast::Receiver<ServerEvent>,
+    runs: RunsTold,
+}
+
+/// When a listener was told that runs changed, and when they are told again.
+#[derive(Default)]
+struct RunsTold {
+    last: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl RunsTold {
+    /// Runs changed. Whether to tell that now; else it is due later.
+    fn changed(&mut self, now: Instant) -> bool {
+        let next = self.last.map(|last| last + RUNS_EVERY);
+        self.due = next.filter(|next| now < *next);
+        if self.due.is_none() {
+            self.last = Some(now);
+        }
+        self.due.is_none()
+    }
+
+    /// Whether what was put off is to be told now.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if is_due {
+            *self = RunsTold {
+                last: Some(now),
+                due: None,
+            };
+        }
+        is_due
+    }
+}
+
+impl Changes {
+    fn of(events: broadcast::Receiver<ServerEvent>) -> Changes {
+        Changes {
+            events,
+            runs: RunsTold::default(),
+        }
+    }
+}
+
+async fn next_change(mut changes: Changes) -> Option<(ServerEvent, Changes)> {
+    loop {
+        if changes.runs.is_due(Instant::now()) {
+            return Some((ServerEvent::RunsChanged, changes));
+        }
+        let next = match changes.runs.due {
+            Some(due) => match timeout_at(due, changes.events.recv()).await {
+                Ok(next) => next,
+                Err(_) => continue,
+            },
+            None => changes.events.recv().await,
+        };
+        match next {
+            // A listener that fell behind must read everything again.
+            Ok(ServerEvent::RunsChanged) | Err(RecvError::Lagged(_)) => {
+                if changes.runs.changed(Instant::now()) {
+                    return Some((ServerEvent::RunsChanged, changes));
+                }
+            }
+            Ok(event) => return Some((event, changes)),
+            Err(RecvError::Closed) => return None,
+        }
     }
 }
 
@@ -194,4 +259,51 @@ fn data(event: Event, value: &impl Serialize) -> Event {
 
 fn keep_alive() -> KeepAlive {
     KeepAlive::new().interval(KEEP_ALIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::ids::UploadId;
+
+    #[test]
+    fn changes_of_one_second_are_told_at_once_and_once_more_at_its_end() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut told = RunsTold::default();
+        assert!(!told.is_due(at(0)));
+        assert!(told.changed(at(0)));
+        for ms in [1, 300, 999] {
+            assert!(!told.changed(at(ms)) && !told.is_due(at(ms)), "{ms}");
+        }
+        assert!(told.is_due(at(1_000)));
+        assert!(!told.is_due(at(1_001)), "nothing changed since");
+        assert!(!told.changed(at(1_500)));
+        assert!(told.is_due(at(2_600)));
+        assert!(told.changed(at(3_600)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_upload_is_one_event_or_two_and_what_else_happens_is_told_meanwhile() {
+        let sender = broadcast::Sender::new(64);
+        let mut changes = Changes::of(sender.subscribe());
+        let upload: UploadId = crate::identity::upload_id();
+        for _ in 0..20 {
+            sender.send(ServerEvent::RunsChanged).unwrap();
+        }
+        let progress = UploadProgress::Cancelled;
+        let other = ServerEvent::Upload { upload, progress };
+        sender.send(other.clone()).unwrap();
+        let start = Instant::now();
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let (event, rest) = next_change(changes).await.unwrap();
+            told.push((event, start.elapsed() >= RUNS_EVERY));
+            changes = rest;
+        }
+        let runs = ServerEvent::RunsChanged;
+        assert_eq!(told, [(runs.clone(), false), (other, false), (runs, true)]);
+        drop(sender);
+        assert!(next_change(changes).await.is_none());
+    }
 }

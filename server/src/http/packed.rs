@@ -1,8 +1,9 @@
-//! Answers that never change: packed once, sent with an ETag, and kept by browsers.
+//! Packed answers: those that never change, or seldom, are sent with an ETag and kept by browsers.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use std::io::Write;
 
@@ -30,10 +31,14 @@ pub enum Keep {
     Ask,
 }
 
+/// How the bytes of an answer are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
+pub enum Coding {
+    /// As zstd, which is the fastest.
     Zstd,
+    /// As gzip, which browsers take without TLS, too.
     Gzip,
+    /// Not at all.
     Identity,
 }
 
@@ -89,6 +94,25 @@ pub fn json(request: &HeaderMap, value: &impl Serialize) -> Response {
     response
 }
 
+/// JSON in one coding, for an answer that is kept here and sent to many.
+///
+/// # Errors
+/// When there is no memory to pack it.
+pub fn encoded(coding: Coding, value: &impl Serialize) -> std::io::Result<Bytes> {
+    let body = serde_json::to_vec(value).expect("responses are plain data");
+    let bytes = match coding {
+        Coding::Zstd => zstd::bulk::compress(&body, 1)?,
+        Coding::Gzip => gzip(&body)?,
+        Coding::Identity => body,
+    };
+    Ok(Bytes::from(bytes))
+}
+
+/// The answer with JSON that was [`encoded`]; browsers ask each time whether it is still the same.
+pub fn encoded_json(bytes: Bytes, coding: Coding, etag: &str) -> Response {
+    with_validators(coded(bytes, coding, "application/json"), etag, Keep::Ask)
+}
+
 /// JSON that never changes, with its entity tag.
 pub fn immutable_json(
     request: &HeaderMap,
@@ -102,8 +126,8 @@ pub fn immutable_json(
     }
 }
 
-fn coded(bytes: Vec<u8>, coding: Coding, media_type: &'static str) -> Response {
-    let mut response = Response::new(Body::from(bytes));
+fn coded(bytes: impl Into<Body>, coding: Coding, media_type: &'static str) -> Response {
+    let mut response = Response::new(bytes.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
@@ -151,7 +175,7 @@ fn none_match(request: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// The best coding that the client accepts.
-fn coding(request: &HeaderMap) -> Coding {
+pub fn coding(request: &HeaderMap) -> Coding {
     let accepts = |name: &str| accepts(request, name);
     match () {
         () if accepts("zstd") => Coding::Zstd,

@@ -20,6 +20,8 @@ pub struct DiskShare {
 #[derive(Debug)]
 struct Inner {
     used: AtomicU64,
+    /// Of `used`.
+    in_database: AtomicU64,
     /// Of files that were checked and are not counted as stored yet.
     reserved: AtomicU64,
     quota: AtomicU64,
@@ -43,6 +45,7 @@ impl Default for DiskShare {
     fn default() -> DiskShare {
         let inner = Inner {
             used: AtomicU64::new(0),
+            in_database: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             quota: AtomicU64::new(UNLIMITED),
         };
@@ -59,9 +62,13 @@ impl DiskShare {
         self.inner.quota.store(quota, Ordering::Relaxed);
     }
 
-    /// Notes what it takes.
-    pub fn measured(&self, used: Bytes) {
-        self.inner.used.store(used.get(), Ordering::Relaxed);
+    /// Notes what it takes, and how much of that is the database.
+    pub fn measured(&self, used: Bytes, in_database: Bytes) {
+        let inner = &*self.inner;
+        inner.used.store(used.get(), Ordering::Relaxed);
+        inner
+            .in_database
+            .store(in_database.get(), Ordering::Relaxed);
     }
 
     /// What it takes.
@@ -125,6 +132,7 @@ impl DiskShare {
     fn over(&self, wanted: Wanted) -> IngestError {
         IngestError::OverQuota {
             used: self.used(),
+            in_database: Bytes(self.inner.in_database.load(Ordering::Relaxed)),
             quota: Bytes(self.inner.quota.load(Ordering::Relaxed)),
             reserved: Bytes(self.inner.reserved.load(Ordering::Acquire)),
             wanted,
@@ -151,7 +159,7 @@ mod tests {
         );
         let second = share.reserve(4 << 20).unwrap();
         assert!(share.check_any(1).is_err());
-        share.measured(Bytes::mib(6));
+        share.measured(Bytes::mib(6), Bytes::mib(1));
         drop(first);
         assert!(share.reserve(1).is_err());
         drop(second);
@@ -161,7 +169,7 @@ mod tests {
     #[test]
     fn a_full_share_takes_nothing_more() {
         let share = DiskShare::default();
-        share.measured(Bytes::mib(10));
+        share.measured(Bytes::mib(10), Bytes::mib(7));
         assert!(share.reserve(u64::MAX).is_ok(), "there is no limit");
         share.limit(Some(Bytes::mib(12)));
         assert!(share.reserve(2 << 20).is_ok());
@@ -172,6 +180,12 @@ mod tests {
         );
         assert!(refused.contains("takes 2.00 MiB more"), "{refused}");
         assert!(refused.contains("delete runs"), "{refused}");
+        // With few runs, what takes the room may be the reports of trainings.
+        assert!(
+            refused.contains("7.00 MiB of it in its database, with the reports of trainings")
+                && refused.contains("or trainings on the page Live, which makes room at once"),
+            "{refused}"
+        );
         assert!(!refused.contains("under way"), "{refused}");
         share.limit(Some(Bytes::mib(10)));
         let full = share.check_any(5 << 20).unwrap_err().to_string();

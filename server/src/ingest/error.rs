@@ -77,12 +77,15 @@ pub enum IngestError {
     },
     /// The project would take more than it may.
     #[error(
-        "the project takes {used} on disk of the {quota} that it may take{}{wanted}; {}",
+        "the project takes {used} on disk ({in_database} of it in its database, with the reports \
+         of trainings) of the {quota} that it may take{}{wanted}; {}",
         under_way(*.reserved), remedy(*.used, *.quota, *.wanted)
     )]
     OverQuota {
         /// What it takes.
         used: Bytes,
+        /// How much of that is in its database.
+        in_database: Bytes,
         /// What it may take.
         quota: Bytes,
         /// What uploads that are under way take besides.
@@ -178,8 +181,8 @@ fn remedy(used: Bytes, quota: Bytes, wanted: Wanted) -> &'static str {
     match used.get().saturating_add(least.get()) <= quota.get() {
         true => "send it again when they have ended",
         false => {
-            "delete runs, which makes room ten minutes later, or ask an admin of the server to \
-             give it more"
+            "delete runs, which makes room ten minutes later, or trainings on the page Live, which \
+             makes room at once, or ask an admin of the server to give it more"
         }
     }
 }

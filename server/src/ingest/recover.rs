@@ -163,8 +163,8 @@ impl Uploads {
         }
     }
 
-    /// Removes runs for good that were deleted before `before_ms`, with everything that only they
-    /// used.
+    /// Removes runs and jobs for good that were deleted before `before_ms`, with everything that
+    /// only they used.
     ///
     /// # Errors
     /// The database's.
@@ -179,6 +179,7 @@ impl Uploads {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
             writer.forget_empty_jobs(now_ms() - millis(REMEMBER), &awaited)?;
             writer.date_deletions(now_ms())?;
+            writer.purge_jobs(before_ms)?;
             writer.purge_runs(before_ms)
         });
         if purged.await? > 0 {

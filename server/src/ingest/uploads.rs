@@ -147,8 +147,9 @@ impl Uploads {
     pub async fn measure_disk(&self) -> StoreResult<()> {
         let Shared { store, share, .. } = &*self.shared;
         // Not the files: the log of the database grows and shrinks by itself.
-        let read = store.read(|reader| Ok(reader.stored()?.blob_bytes + reader.database_bytes()?));
-        share.measured(units::Bytes(read.await?));
+        let read = store.read(|reader| Ok((reader.stored()?.blob_bytes, reader.database_bytes()?)));
+        let (files, database) = read.await?;
+        share.measured(units::Bytes(files + database), units::Bytes(database));
         Ok(())
     }
 
@@ -459,8 +460,18 @@ impl Uploads {
         let (hash, id) = (staged.row.hash.clone(), upload.id.clone());
         // A server that dies before the last step finds the bytes again by this.
         let announce = store.write(move |writer| writer.upload_arrived(&id, &hash, now_ms()));
-        announce.await?;
-        let _changing = blobs.keep(staged).await?;
+        let placed = async {
+            announce.await?;
+            Ok::<_, IngestError>(blobs.keep(staged).await?)
+        };
+        let _changing = match placed.await {
+            Ok(changing) => changing,
+            Err(error) => {
+                // They would stay until the next start, on a disk that may be full.
+                blobs.discard(staged).await;
+                return Err(error);
+            }
+        };
         self.record_blob(&upload.id, staged.row.clone()).await?;
         Ok(run_id(&staged.hash))
     }

@@ -15,6 +15,12 @@ use trace::leaks::Weight;
 use trace::steps::recording::Kind;
 use trace::units::Bytes;
 
+/// The condition on `runs` that one is not deleted, and has a device that this version has not
+/// judged.
+const UNJUDGED: &str = "deleted_ms IS NULL AND EXISTS (SELECT 1 FROM devices d \
+     WHERE d.run = runs.id AND NOT EXISTS (SELECT 1 FROM leak_reports r \
+     WHERE r.run = d.run AND r.device = d.device AND r.version = ?1))";
+
 impl Reader<'_> {
     /// The findings about a device of a run; `None` when this version has not looked yet.
     ///
@@ -58,15 +64,22 @@ impl Reader<'_> {
     /// # Errors
     /// The database's.
     pub fn unjudged_runs(&self) -> StoreResult<Vec<RunId>> {
-        let sql = "SELECT DISTINCT id FROM runs JOIN devices d ON d.run = runs.id \
-                   WHERE deleted_ms IS NULL AND NOT EXISTS (SELECT 1 FROM leak_reports r \
-                   WHERE r.run = d.run AND r.device = d.device AND r.version = ?1) \
-                   ORDER BY runs.created_ms DESC";
-        let mut statement = self.tx.prepare_cached(sql)?;
+        let sql = format!("SELECT id FROM runs WHERE {UNJUDGED} ORDER BY created_ms DESC");
+        let mut statement = self.tx.prepare_cached(&sql)?;
         let rows = statement.query_map([Leaks::VERSION], |row| row.get::<_, String>(0))?;
         let ids: Vec<String> = rows.collect::<Result<_, _>>()?;
         let id = |id: String| id.parse().map_err(|_| corrupt("run id", &id));
         ids.into_iter().map(id).collect()
+    }
+
+    /// Whether a run is still one of [`Reader::unjudged_runs`].
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn is_unjudged(&self, run: &RunId) -> StoreResult<bool> {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?2 AND {UNJUDGED})");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        Ok(statement.query_row(params![Leaks::VERSION, run.as_str()], |row| row.get(0))?)
     }
 
     /// One verdict for each run, that of the device that [`trace::leaks::worst`] chooses. Of the

@@ -144,7 +144,15 @@ impl Writer<'_> {
         Ok(self.tx.execute_batch(sql)?)
     }
 
-    /// Ends [`Writer::take_no_uploads`].
+    /// Fails on each upload whose bytes have all arrived, as on a full disk.
+    #[cfg(test)]
+    pub fn place_no_uploads(&mut self) -> StoreResult<()> {
+        let sql = "CREATE TRIGGER full BEFORE UPDATE OF arrived ON uploads \
+                   BEGIN SELECT RAISE(FAIL, 'the disk is full'); END";
+        Ok(self.tx.execute_batch(sql)?)
+    }
+
+    /// Ends [`Writer::take_no_uploads`] and [`Writer::place_no_uploads`].
     #[cfg(test)]
     pub fn take_uploads_again(&mut self) -> StoreResult<()> {
         Ok(self.tx.execute_batch("DROP TRIGGER full")?)

@@ -1,18 +1,25 @@
 //! The runs as the server has them, kept as long as the application runs. So the list appears at
-//! once when people come back to it, and changes are fetched in the background.
+//! once when people come back to it. While a page shows the list, changes by others are read at a
+//! pace that many tabs can have; else it is only known that the list is old.
 
 use crate::client::{self, Method};
 use crate::components::drafts;
 use crate::components::focus;
 use crate::components::toasts::{ToastAction, Toasts};
+use crate::paced::{self, Paced, Reads};
 use api::ids::{JobId, RunId};
 use api::page;
-use api::problem::Problem;
+use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{RenameRun, RunSummary};
 use leptos::prelude::*;
+use presentation::pace::{Haste, Sight};
 use presentation::pages::job::delete::is_rank;
+use presentation::pages::runs::delete::{Progress, deleted, not_deleted, not_restored};
 use presentation::response::may_go_better;
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::rc::Rc;
 
 /// The key of what is typed for the name of a run.
 pub fn typed_name(run: &RunId) -> String {
@@ -37,12 +44,21 @@ pub struct RunsStore {
     /// Whether the list was read to its end once. Until then it has its first pages only. Each
     /// reading sets it again.
     whole: RwSignal<bool>,
-    /// How often it was asked to be read.
-    asked: StoredValue<u32>,
-    /// Whether it is being read.
-    reading: StoredValue<bool>,
+    /// How often the server said that runs changed.
+    news: RwSignal<u32>,
+    /// A run that is not in the list as it was read last, and was read alone.
+    alone: RwSignal<Option<RunSummary>>,
+    /// When it is read again.
+    paced: Paced,
+    /// How many parts of the page show it.
+    shown: StoredValue<u32>,
     /// How often it was changed here: what was read meanwhile does not count.
     changes: StoredValue<u32>,
+    /// How many deletions or restorings of several runs are under way. Meanwhile it is not read:
+    /// it would show a part of them.
+    under_way: StoredValue<u32>,
+    /// How far the deletion of several runs has come.
+    deleting: RwSignal<Option<Progress>>,
     /// The last run whose deletion was undone.
     back: RwSignal<Option<RunId>>,
 }
@@ -53,9 +69,13 @@ impl RunsStore {
         RunsStore {
             runs: RwSignal::new(Loaded::Loading),
             whole: RwSignal::new(false),
-            asked: StoredValue::new(0),
-            reading: StoredValue::new(false),
+            news: RwSignal::new(0),
+            alone: RwSignal::new(None),
+            paced: Paced::new(),
+            shown: StoredValue::new(0),
             changes: StoredValue::new(0),
+            under_way: StoredValue::new(0),
+            deleting: RwSignal::new(None),
             back: RwSignal::new(None),
         }
     }
@@ -76,12 +96,52 @@ impl RunsStore {
         self.back.get()
     }
 
+    /// How far the deletion of several runs has come, if one is under way.
+    pub fn deleting(self) -> Option<Progress> {
+        self.deleting.get()
+    }
+
     /// One run.
     pub fn run(self, id: &RunId) -> Option<RunSummary> {
-        self.runs.with(|runs| match runs {
+        let listed = self.runs.with(|runs| match runs {
             Loaded::Ready(runs) => runs.iter().find(|run| run.id == *id).cloned(),
             Loaded::Loading | Loaded::Failed(_) => None,
-        })
+        });
+        let is_it = |run: &&RunSummary| run.id == *id;
+        listed.or_else(|| self.alone.with(|run| run.as_ref().filter(is_it).cloned()))
+    }
+
+    /// A page read this run alone.
+    pub fn learn(self, run: RunSummary) {
+        let (mut is_listed, mut is_known) = (false, false);
+        self.runs.with_untracked(|runs| {
+            if let Loaded::Ready(runs) = runs {
+                let listed = runs.iter().find(|listed| listed.id == run.id);
+                is_listed = listed.is_some();
+                is_known = listed == Some(&run);
+            }
+        });
+        match (is_listed, is_known) {
+            (_, true) => {}
+            (true, false) => self.runs.update(|runs| {
+                if let Loaded::Ready(runs) = runs
+                    && let Some(old) = runs.iter_mut().find(|listed| listed.id == run.id)
+                {
+                    *old = run;
+                }
+            }),
+            (false, false) => self.alone.set(Some(run)),
+        }
+    }
+
+    /// A page found that this run is not there any more.
+    pub fn forget(self, id: &RunId) {
+        self.runs.update(|runs| {
+            if let Loaded::Ready(runs) = runs {
+                runs.retain(|run| run.id != *id);
+            }
+        });
+        self.alone.set(None);
     }
 
     /// The ranks of a job; none until the list was read to its end.
@@ -95,35 +155,50 @@ impl RunsStore {
         })
     }
 
-    /// Reads them again if a page has read them: changes may have been missed.
-    pub fn read_again(self) {
-        if self.asked.get_value() > 0 {
-            self.refresh();
-        }
-    }
-
-    /// Reads them again. The old data stays until the answer is there, also if none comes; but not
-    /// for someone who may not see them any more. One at a time reads: of a long list, each event
-    /// would ask for many pages. Whoever asks meanwhile gets another reading after it.
-    pub fn refresh(self) {
-        self.asked.update_value(|asked| *asked += 1);
-        if self.reading.get_value() {
-            return;
-        }
-        self.reading.set_value(true);
-        leptos::task::spawn_local(async move {
-            let mut done = 0;
-            while done != self.asked.get_value() {
-                done = self.asked.get_value();
-                self.read().await;
-            }
-            self.reading.set_value(false);
+    /// The page shows the list from now until it is left: reads it.
+    pub fn show(self) {
+        self.shown.update_value(|shown| *shown += 1);
+        on_cleanup(move || {
+            self.shown.try_update_value(|shown| *shown -= 1);
         });
+        self.refresh();
     }
 
-    async fn read(self) {
+    /// Runs changed, or may have: reads them again at a pace, once a page shows them.
+    pub fn changed(self) {
+        self.news.update(|news| *news = news.wrapping_add(1));
+        self.paced.ask(Haste::AtAPace, Rc::new(self));
+    }
+
+    /// Somebody sent a file from here: reads the runs at once if a page shows them.
+    pub fn added(self) {
+        let haste = match self.sight() {
+            Sight::Shown => Haste::AtOnce,
+            Sight::Away | Sight::Held => Haste::AtAPace,
+        };
+        self.paced.ask(haste, Rc::new(self));
+    }
+
+    /// Tracks when the server says that runs changed, for a page of one run.
+    pub fn track_news(self) {
+        self.news.track();
+    }
+
+    /// Reads them again, at once. The old data stays until the answer is there, also if none comes;
+    /// but not for someone who may not see them any more. One at a time reads. Whoever asks
+    /// meanwhile gets another reading after it.
+    pub fn refresh(self) {
+        self.paced.ask(Haste::AtOnce, Rc::new(self));
+    }
+
+    /// Whether several runs are being deleted or restored. Who does so asks for a reading after it.
+    fn is_busy(self) -> bool {
+        self.under_way.get_value() > 0
+    }
+
+    async fn read_all(self, haste: Haste) {
         let changes = self.changes.get_value();
-        match self.pages().await {
+        match self.pages(haste).await {
             Ok(runs) => {
                 // Every change here asks for another reading, once the server has done it.
                 if self.changes.get_value() != changes {
@@ -132,6 +207,9 @@ impl RunsStore {
                 let runs = Loaded::Ready(runs);
                 if self.runs.with_untracked(|old| *old != runs) {
                     self.runs.set(runs);
+                }
+                if self.alone.with_untracked(Option::is_some) {
+                    self.alone.set(None);
                 }
                 self.whole.set(true);
             }
@@ -143,11 +221,15 @@ impl RunsStore {
     }
 
     /// All pages. Where no runs were shown before, the first page is shown at once.
-    async fn pages(self) -> Result<Vec<RunSummary>, Problem> {
+    async fn pages(self, haste: Haste) -> Result<Vec<RunSummary>, Problem> {
+        let list = match haste {
+            Haste::AtOnce => routes::RUNS,
+            Haste::AtAPace => routes::RUNS_SHARED,
+        };
         let mut all = Vec::new();
         let mut from = Some(0);
         while let Some(offset) = from {
-            let page: Vec<RunSummary> = client::get(&page::from(routes::RUNS, offset)).await?;
+            let page: Vec<RunSummary> = client::get(&page::from(list, offset)).await?;
             from = page::next(offset, page.len());
             all.extend(page.into_iter().filter(|run| run.deleted_ms.is_none()));
             let shows_none = self
@@ -187,14 +269,79 @@ impl RunsStore {
         self.change(|runs| runs.retain(|run| run.id != id));
         leptos::task::spawn_local(async move {
             match client::send::<serde::de::IgnoredAny>(Method::Delete, &routes::run(&id)).await {
-                Ok(_) => toasts.show(
-                    format!("Deleted “{}”", run.name),
-                    Some(self.undo(toasts, run)),
-                ),
-                Err(problem) => toasts.fail("Not deleted", &problem),
+                Ok(_) => self.tell_deleted(toasts, vec![run]),
+                Err(problem) => {
+                    self.came_to_nothing(vec![run]);
+                    toasts.fail("Not deleted", &problem);
+                }
             }
             self.refresh();
         });
+    }
+
+    /// Deletes several runs, one after the other, with one button that undoes it. What the server
+    /// did not take comes back and is told; `left` gets it.
+    pub fn delete_all(
+        self,
+        toasts: Toasts,
+        runs: &[RunId],
+        left: impl FnOnce(Vec<RunId>) + 'static,
+    ) {
+        let ids: BTreeSet<&RunId> = runs.iter().collect();
+        let mut going = Vec::new();
+        self.change(|runs| {
+            let all = std::mem::take(runs).into_iter();
+            (going, *runs) = all.partition(|run| ids.contains(&run.id));
+        });
+        let of = going.len();
+        // At once, so that the list is not taken for one that has always been empty.
+        self.deleting.set(Some(Progress { done: 0, of }));
+        self.under_way.update_value(|n| *n += 1);
+        leptos::task::spawn_local(async move {
+            let mut going = going.into_iter();
+            let (mut gone, mut stay, mut failed) = (Vec::new(), Vec::new(), None);
+            while let Some(run) = going.next() {
+                let done = of - going.len() - 1;
+                self.deleting.set(Some(Progress { done, of }));
+                let path = routes::run(&run.id);
+                match client::send::<serde::de::IgnoredAny>(Method::Delete, &path).await {
+                    Ok(_) => gone.push(run),
+                    // Somebody else was faster. It is not ours to bring back.
+                    Err(problem) if problem.code == ProblemCode::NotFound => {}
+                    // The others would meet the same: nothing is asked of a run here but that it
+                    // is there.
+                    Err(problem) => {
+                        failed = Some(problem);
+                        stay.push(run);
+                        stay.extend(going.by_ref());
+                    }
+                }
+            }
+            self.came_to_nothing(stay.clone());
+            self.deleting.set(None);
+            if !gone.is_empty() || failed.is_none() {
+                self.tell_deleted(toasts, gone);
+            }
+            if let Some(problem) = failed {
+                toasts.fail(&not_deleted(&stay), &problem);
+                left(stay.into_iter().map(|run| run.id).collect());
+            }
+            self.done();
+        });
+    }
+
+    /// Shows runs again that are not deleted: a server that cannot be reached would not say that
+    /// they are there.
+    fn came_to_nothing(self, stay: Vec<RunSummary>) {
+        if !stay.is_empty() {
+            self.change(|runs| runs.extend(stay));
+        }
+    }
+
+    /// Ends what held back the readings, and reads.
+    fn done(self) {
+        self.under_way.update_value(|n| *n -= 1);
+        self.refresh();
     }
 
     /// Says what was deleted, with a button that brings these runs back.
@@ -212,34 +359,39 @@ impl RunsStore {
         self.restore_all(toasts, vec![id.clone()]);
     }
 
-    /// Undoes several deletions, one after the other. Of what fails, the last is told.
+    /// Undoes several deletions, one after the other. How many fail is told, and why the last did.
     pub fn restore_all(self, toasts: Toasts, runs: Vec<RunId>) {
+        self.under_way.update_value(|n| *n += 1);
         leptos::task::spawn_local(async move {
-            let mut failed = None;
+            let mut failed = Vec::new();
             for run in &runs {
                 let path = routes::run_restore(run);
                 let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
-                failed = restored.err().or(failed);
+                failed.extend(restored.err());
             }
-            if let Some(problem) = failed {
-                toasts.fail("Not restored", &problem);
+            if let Some(problem) = failed.last() {
+                toasts.fail(&not_restored(failed.len(), runs.len()), problem);
             }
-            self.refresh();
+            self.done();
         });
     }
 
-    /// The button that brings a deleted run back immediately, with the focus on it.
-    fn undo(self, toasts: Toasts, run: RunSummary) -> ToastAction {
+    /// Says that these runs are deleted, with a button that brings all of them back immediately,
+    /// with the focus on the first.
+    fn tell_deleted(self, toasts: Toasts, gone: Vec<RunSummary>) {
+        let (text, is_any) = (deleted(&gone), !gone.is_empty());
         let act = move |()| {
-            self.change(|runs| runs.push(run.clone()));
-            self.back.set(Some(run.id.clone()));
-            focus::rescue_at(format!(".run-link[href*={}]", run.id));
-            self.restore(toasts, &run.id);
+            let Some(first) = gone.first() else { return };
+            self.change(|runs| runs.extend(gone.iter().cloned()));
+            self.back.set(Some(first.id.clone()));
+            focus::rescue_at(format!(".run-link[href*={}]", first.id));
+            self.restore_all(toasts, gone.iter().map(|run| run.id.clone()).collect());
         };
-        ToastAction {
+        let undo = is_any.then(|| ToastAction {
             label: "Undo",
             act: Callback::new(act),
-        }
+        });
+        toasts.show(text, undo);
     }
 
     /// Changes the list here, before the server does.
@@ -250,6 +402,20 @@ impl RunsStore {
                 change(runs);
             }
         });
+    }
+}
+
+impl Reads for RunsStore {
+    fn sight(&self) -> Sight {
+        match self.shown.get_value() {
+            _ if self.is_busy() => Sight::Held,
+            0 => Sight::Away,
+            _ => paced::in_this_tab(),
+        }
+    }
+
+    fn read_again(&self, haste: Haste) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(self.read_all(haste))
     }
 }
 

@@ -9,13 +9,15 @@ use crate::components::copy_button::CopyButton;
 use crate::format::{self, count};
 use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
-use api::view_state::{Chart, Selection, ViewState};
+use api::runs::DeviceSummary;
+use api::view_state::{Chart, Selection, ViewState, When};
 use leptos::prelude::*;
 use presentation::questions::alive_tab::{came_and_went, event_of, summary};
 use presentation::questions::markdown;
 use presentation::questions::picture::middle;
 use std::sync::Arc;
-use trace::units::EventIdx;
+use trace::trace::Series;
+use trace::units::{Bytes, EventIdx};
 
 /// How many groups are listed.
 const LISTED: usize = 100;
@@ -24,14 +26,25 @@ const LISTED: usize = 100;
 #[component]
 pub fn AliveTab(asker: Asker) -> impl IntoView {
     let last = asker.last_event();
-    let at = asker.memo(move |state| state.at.unwrap_or(last).min(last));
+    let has_events = asker.has_events();
+    let at = asker.memo(move |state| match state.at {
+        Some(When::Start) if has_events => When::Start,
+        at => When::After(at.map_or(last, When::nearest).min(last)),
+    });
     let other = asker.memo(move |state| state.compared_with.map(|other| other.min(last)));
     let by = asker.memo(|state| state.by);
     let alive = ask::<Alive>(move || {
-        Some(asker.path(|s| routes::alive(&s.run, s.device, asker.moment(at.get()), by.get())))
+        Some(asker.path(|s| match at.get() {
+            When::Start => routes::alive_at_start(&s.run, s.device, by.get()),
+            When::After(at) => routes::alive(&s.run, s.device, asker.moment(at), by.get()),
+        }))
     });
     let changes = ask::<Changes>(move || {
-        let (at, other) = (asker.moment(at.get())?, other.get()?);
+        // Of what changes, the server tells between events only.
+        let When::After(at) = at.get() else {
+            return None;
+        };
+        let (at, other) = (asker.moment(at)?, other.get()?);
         let between = (at.min(other), at.max(other));
         Some(asker.path(|s| routes::changes(&s.run, s.device, between, by.get())))
     });
@@ -59,7 +72,7 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     let words = Signal::derive(move || {
         let name = asker.run_name();
         let moment = alive.with(Answer::shown);
-        let moment = moment.map(|alive| markdown::alive(&name, &alive));
+        let moment = moment.map(|alive| markdown::alive(&name, &alive, asker.n_events()));
         let between = changes.with(Answer::shown);
         let between = between.map(|changes| markdown::changes(&name, &changes));
         let parts = [moment, between].into_iter().flatten();
@@ -89,14 +102,15 @@ fn Moments(asker: Asker) -> impl IntoView {
         wrong.set(None);
         asker.view.update(|state| change(state));
     };
-    let field = move |of: fn(&ViewState) -> Option<EventIdx>, none: EventIdx| {
-        move || state.with(of).unwrap_or(none).0.to_string()
-    };
-    let set_at = typed(asker, wrong, |state, at| state.at = at);
+    let field = move |of: fn(&ViewState) -> Option<When>| move || typeable(state.with(of), last);
+    let set_at = typed(asker, wrong, |state, at| state.at = at.map(When::After));
     let set_other = typed(asker, wrong, |state, other| state.compared_with = other);
-    let here = move |_| update(&|state| state.at = Some(middle(state, last)));
+    let here = move |_| update(&|state| state.at = Some(When::After(middle(state, last))));
     let compare = move |_| {
         update(&|state| {
+            if state.at == Some(When::Start) {
+                state.at = None;
+            }
             state.compared_with = match state.compared_with {
                 Some(_) => None,
                 None => Some(middle(state, last)),
@@ -119,20 +133,21 @@ fn Moments(asker: Asker) -> impl IntoView {
                 <input
                     class="input event-field"
                     inputmode="numeric"
-                    prop:value=field(|s| s.at, last)
+                    prop:value=field(|s| s.at)
                     on:change=set_at
                 />
             </label>
             <button class="button" title="The event in the middle of the picture" on:click=here>
                 "Middle of the picture"
             </button>
+            {start_button(asker, wrong)}
             <Show when=comparing>
                 <label class="control">
                     "compared with event"
                     <input
                         class="input event-field"
                         inputmode="numeric"
-                        prop:value=field(|s| s.compared_with, last)
+                        prop:value=field(|s| s.compared_with.map(When::After))
                         on:change=set_other
                     />
                 </label>
@@ -145,6 +160,45 @@ fn Moments(asker: Asker) -> impl IntoView {
         <p class="field-problem" role="alert">{wrong}</p>
     }
     .into_any()
+}
+
+/// What stands in the field of a moment; `last` where none is chosen.
+fn typeable(at: Option<When>, last: EventIdx) -> String {
+    match at {
+        // No event stands for it; the button says that it is shown.
+        Some(When::Start) => String::new(),
+        Some(When::After(event)) => event.0.to_string(),
+        None => last.0.to_string(),
+    }
+}
+
+/// The button that shows what the recording began with, if it began with something. Pressed again,
+/// it shows the end.
+fn start_button(asker: Asker, wrong: RwSignal<Option<&'static str>>) -> Option<AnyView> {
+    let allocated = |device: &DeviceSummary| device.series[Series::Allocated as usize].start;
+    if asker.device.with_value(allocated) == Bytes::ZERO {
+        return None;
+    }
+    let is_shown = asker.memo(|state| state.at == Some(When::Start));
+    let show = move |_| {
+        wrong.set(None);
+        let at = (!is_shown.get_untracked()).then_some(When::Start);
+        asker.view.update(|state| {
+            state.at = at;
+            state.compared_with = None;
+        });
+    };
+    let button = view! {
+        <button
+            class="button"
+            title="What was allocated when the recording began"
+            aria-pressed=move || is_shown.get().to_string()
+            on:click=show
+        >
+            "Before the first event"
+        </button>
+    };
+    Some(button.into_any())
 }
 
 /// Takes the event that is typed in a field. A text that is none stays there, and what is wrong is
@@ -200,7 +254,7 @@ fn Drawing(asker: Asker) -> impl IntoView {
 }
 
 fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
-    let summary = summary(&alive);
+    let summary = summary(&alive, asker.n_events());
     let groups = groups(asker, &alive.groups, alive.groups_left_out);
     if alive.total.count == 0 {
         return view! { <p class="muted questions-empty">{summary}</p> }.into_any();

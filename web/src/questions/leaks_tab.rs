@@ -96,6 +96,8 @@ fn ended_of(asker: Asker, growth: Arc<Growth>) -> (Arc<Growth>, Option<String>) 
 /// The verdict, its reason, and its limits.
 #[component]
 fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
+    let run = asker.run.get_value();
+    let leaks = Arc::new(Arc::unwrap_or_clone(leaks).beside(run.bench_row.as_ref()));
     let is_pass = leaks.verdict == Verdict::CannotTell && leaks.recording.is_pass();
     let icon = match leaks.verdict {
         Verdict::Clean => Icon::Done,

@@ -9,7 +9,8 @@ use crate::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::memory_map::{MemoryMap, PoolMap};
 use api::routes;
-use api::view_state::Selection;
+use api::runs::DeviceSummary;
+use api::view_state::{Selection, When};
 use leptos::prelude::*;
 use presentation::questions::map_tab::{blocks, in_use, readout};
 use presentation::questions::picture::middle;
@@ -26,10 +27,9 @@ const PIXELS: f64 = 1.2;
 #[component]
 pub fn MapTab(asker: Asker) -> impl IntoView {
     let last = asker.last_event();
-    let peak = asker
-        .device
-        .with_value(|device| device.series[Series::Reserved as usize].peak_event);
-    let chosen = asker.memo(move |state| state.at.or(peak).unwrap_or(last).min(last));
+    let peak = |device: &DeviceSummary| device.series[Series::Reserved as usize].peak_event;
+    let first = asker.device.with_value(peak).unwrap_or(last);
+    let chosen = asker.memo(move |state| state.at.map_or(first, When::nearest).min(last));
     let at = Memo::new(move |_| {
         asker
             .pointed
@@ -40,15 +40,14 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
     let map = follow::<MemoryMap>(move || {
         asker.path(|s| routes::memory_map(&s.run, s.device, asker.moment(at.get())))
     });
-    let go_to = move |event: EventIdx| asker.view.update(|state| state.at = Some(event));
     let slide = move |event| {
         if let Ok(event) = event_target_value(&event).parse() {
-            go_to(EventIdx(event));
+            asker.go_to(EventIdx(event));
         }
     };
     let middle = move |_| {
         let state = asker.view.state();
-        go_to(state.with(|state| middle(state, last)));
+        asker.go_to(state.with(|state| middle(state, last)));
     };
     let content = move || match map.get() {
         Answer::Failed(problem) => refused(problem),

@@ -34,7 +34,7 @@ pub use tabs::{Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::url_state::UrlState;
 use api::runs::{DeviceSummary, RunDetail};
-use api::view_state::{Selection, ViewState};
+use api::view_state::{Selection, ViewState, When};
 use leptos::prelude::*;
 use presentation::questions::band_colours::Orders;
 use presentation::questions::picture::show_stack;
@@ -86,9 +86,13 @@ impl Asker {
         self.run.with_value(|run| run.summary.name.clone())
     }
 
+    fn n_events(self) -> u32 {
+        self.device.with_value(|device| device.events)
+    }
+
     /// Whether it has a history, or is a state alone.
     fn has_events(self) -> bool {
-        self.device.with_value(|device| device.events > 0)
+        self.n_events() > 0
     }
 
     /// A moment to ask about: of a state alone, there is only that.
@@ -107,6 +111,12 @@ impl Asker {
     ) -> Memo<T> {
         let state = self.view.state();
         Memo::new(move |_| state.with(&of))
+    }
+
+    /// Asks about the moment after an event.
+    fn go_to(self, event: EventIdx) {
+        let at = Some(When::After(event));
+        self.view.update(|state| state.at = at);
     }
 
     /// Selects an allocation in the picture and in the panel.

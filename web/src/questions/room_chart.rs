@@ -47,7 +47,7 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
     let choose = move |event: MouseEvent| {
         if let Some(moment) = moment(&event) {
             let event = room.with_value(|room| room.event(moment));
-            asker.view.update(|state| state.at = Some(event));
+            asker.go_to(event);
         }
     };
     let event_at = move |pointed: Option<usize>| match pointed {
@@ -57,7 +57,7 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
     let keys = move |event: KeyboardEvent| {
         let from = untrack(|| event_at(pointed.get()));
         if event.key() == "Enter" {
-            return asker.view.update(|state| state.at = Some(from));
+            return asker.go_to(from);
         }
         let next = room.with_value(|room| room.moved(from, &event.key()));
         if next.is_some() {

@@ -16,7 +16,7 @@ use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
 use presentation::json;
 use presentation::response;
-use presentation::upload::item::{Change, Item, LocalId, LocalJob, Novelty};
+use presentation::upload::item::{Change, Item, LocalId, LocalJob, Novelty, State};
 use presentation::upload::queue;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -98,6 +98,17 @@ impl Uploads {
     pub fn item(self, id: LocalId) -> Option<Item> {
         self.items
             .with(|items| items.iter().find(|item| item.id == id).cloned())
+    }
+
+    /// How many of them are runs by now, and whether none is under way any more.
+    pub fn arrived(self) -> (usize, bool) {
+        self.items.with(|items| {
+            let arrived = items
+                .iter()
+                .filter(|item| matches!(item.state, State::Done(..)));
+            let is_last = items.iter().all(|item| item.state.is_final());
+            (arrived.count(), is_last)
+        })
     }
 
     /// Runs that this page uploaded and that were not opened yet.

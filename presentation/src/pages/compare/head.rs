@@ -55,7 +55,8 @@ impl Offer {
         let words = lower(text);
         let others = || runs.iter().filter(|run| !chosen.contains(&run.id));
         let is_sought = |run: &&RunSummary| {
-            let name = lower(&run.name);
+            // A rank is also found by the name of its file.
+            let name = lower(&[&run.called(), " ", &run.name].concat());
             words.split_whitespace().all(|word| name.contains(word))
         };
         let found = others().filter(is_sought);
@@ -102,7 +103,7 @@ pub const fn next_pick(chosen: usize, others: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::runs::example::run;
+    use crate::pages::runs::example::{rank_of, run};
     use api::leaks::Verdict;
     use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
@@ -132,6 +133,14 @@ mod tests {
         );
         assert_eq!((sought.more(), sought.all), (None, 999));
         assert_eq!(Offer::of(&runs, &chosen, "0000").found, 0, "it is chosen");
+    }
+
+    #[test]
+    fn a_rank_is_offered_by_its_job_and_by_its_file() {
+        let runs = [rank_of("Pretrain-3", 7, "snapshot.pickle"), run("x", 1, 1)];
+        for text in ["pretrain-3, rank 7", "snapshot"] {
+            assert_eq!(Offer::of(&runs, &[], text).runs, runs[..1], "{text}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use crate::components::badge::badges;
 use crate::letters::lower;
 use crate::query::Query;
+use api::jobs::RunOfJob;
 use api::query::{decode, encode};
 use api::runs::RunSummary;
 use api::view_state::BadViewState;
@@ -18,6 +19,9 @@ const VERSION: u32 = 1;
 
 /// So many letters of a hash are meant as its beginning.
 const HASH_LETTERS: usize = 4;
+
+/// What asks for the runs of a person, as a key of the API: `by=ada`.
+const BY: &str = "by";
 
 /// A column that sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,10 +177,10 @@ impl ListState {
     pub fn arrange<'a>(&self, runs: &'a [RunSummary]) -> Vec<&'a RunSummary> {
         let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
         // The words of a finding, such as `no leak`, are not looked for one by one: all runs that
-        // leak hold `leak`, and many hold `no`.
+        // leak hold `leak`, and many hold `no`. Nor are those of `rank 7 of`.
         let phrase = words.join(" ");
-        let is_finding = words.len() > 1 && runs.iter().any(|run| shows(run, &phrase));
-        let is_sought = |run: &&RunSummary| match is_finding {
+        let is_said = words.len() > 1 && runs.iter().any(|run| shows(run, &phrase));
+        let is_sought = |run: &&RunSummary| match is_said {
             true => shows(run, &phrase),
             false => matches(run, &words),
         };
@@ -248,21 +252,34 @@ pub fn events(run: &RunSummary) -> u64 {
         .sum()
 }
 
-/// The value of the label with this key, in any case.
+/// The value of the label with this key, in any case; without such a label, `by` is who sent it.
 fn value_of<'a>(run: &'a RunSummary, key: &str) -> &'a str {
     let mut labels = run.labels.iter();
     let found = labels.find(|(name, _)| name.eq_ignore_ascii_case(key));
-    found.map_or("", |(_, value)| value)
+    let sender = run.uploaded_by.as_deref().filter(|_| key == BY);
+    found.map_or(sender.unwrap_or_default(), |(_, value)| value)
 }
 
-/// Whether the row of a run shows a finding that begins so (lower case).
+/// Whether a word such as `by=ada` (lower case) names who sent a run. The row does not show it, so
+/// the name alone finds nothing.
+fn is_by(run: &RunSummary, word: &str) -> bool {
+    let behind = word.strip_prefix(BY);
+    let name = behind.and_then(|rest| rest.strip_prefix('='));
+    name.zip(run.uploaded_by.as_deref())
+        .is_some_and(|(name, sender)| lower(sender).starts_with(name))
+}
+
+/// Whether the row of a run shows a finding, or a place in a job, that begins so (lower case).
 fn shows(run: &RunSummary, phrase: &str) -> bool {
-    findings(run).any(|finding| finding.starts_with(phrase))
+    said(run).any(|said| said.starts_with(phrase))
 }
 
-/// The findings in the row of a run, in lower case.
-fn findings(run: &RunSummary) -> impl Iterator<Item = String> {
-    badges(run).into_iter().map(|badge| lower(&badge.label))
+/// What the row of a run says beside its name, in lower case: its findings, and which rank of which
+/// job it is.
+fn said(run: &RunSummary) -> impl Iterator<Item = String> {
+    let badges = badges(run).into_iter().map(|badge| badge.label);
+    let place = run.job.as_ref().map(RunOfJob::told);
+    badges.chain(place).map(|said| lower(&said))
 }
 
 /// Whether every word (lower case) occurs in the run's data. Of an id and a hash only the beginning
@@ -280,8 +297,9 @@ fn matches(run: &RunSummary, words: &[String]) -> bool {
         name.contains(word)
             || word.starts_with("run_") && lower(run.id.as_str()).starts_with(word.as_str())
             || word.len() >= HASH_LETTERS && run.content_hash.starts_with(word.as_str())
-            || findings(run).any(|finding| finding.contains(word))
+            || said(run).any(|said| said.contains(word))
             || labels.iter().any(|label| label.contains(word))
+            || is_by(run, word)
     };
     words.iter().all(occurs)
 }
@@ -350,8 +368,9 @@ impl Query for ListState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::example::run;
+    use super::super::example::{rank_of, run};
     use super::*;
+    use api::bench::Fault;
     use api::leaks::{LeakSummary, Verdict};
     use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
@@ -381,6 +400,10 @@ mod tests {
             judged("leak-two", leaks(Verdict::Leak, 1 << 20)),
             judged("fine", leaks(Verdict::Clean, 0)),
             judged("open", leaks(Verdict::CannotTell, 0)),
+            RunSummary {
+                faults: vec![Fault::Corruption],
+                ..run("raced", 1, 1)
+            },
         ];
         let found = |filter: &str| {
             let filter = filter.to_owned();
@@ -400,8 +423,35 @@ mod tests {
         assert_eq!(found("leaks"), ["leak-two"]);
         assert_eq!(found("cannot tell"), ["open"]);
         assert_eq!(found("two leaks"), ["leak-two"], "words of the name, too");
-        assert_eq!(found("history cut").len(), 3);
+        assert_eq!(found("corrupted data"), ["raced"]);
+        assert_eq!(found("history cut").len(), 4);
         assert_eq!(found("ring"), [""; 0], "no row shows this word");
+    }
+
+    #[test]
+    fn the_runs_of_a_person_are_found_as_over_the_api() {
+        let sent = |name: &str, by: Option<&str>| RunSummary {
+            uploaded_by: by.map(str::to_owned),
+            ..run(name, 1, 1)
+        };
+        let runs = [
+            sent("first", Some("Bo")),
+            sent("bobbin", None),
+            sent("second", Some("ada")),
+        ];
+        let check = |filter: &str, expected: &[&str]| {
+            let state = ListState {
+                filter: filter.to_owned(),
+                ..ListState::default()
+            };
+            assert_eq!(names(&state, &runs), expected, "{filter}");
+        };
+        check("by=bo", &["first"]);
+        check("BY=A second", &["second"]);
+        check("by=bo second", &[]);
+        check("by=eve", &[]);
+        check("bo", &["bobbin"]);
+        check("by=", &["second", "first"]);
     }
 
     #[test]
@@ -420,6 +470,28 @@ mod tests {
             check(column, Direction::Descending, "leak & grow=100% größe+1");
         }
         assert_eq!(ListState::default().write(), "");
+    }
+
+    #[test]
+    fn a_rank_is_found_by_its_job() {
+        let runs = [
+            rank_of("Pretrain-3", 7, "a"),
+            rank_of("Pretrain-3", 17, "b"),
+            rank_of("other", 7, "c"),
+            run("d", 1, 1),
+        ];
+        let check = |filter: &str, expected: &[&str]| {
+            let filter = filter.to_owned();
+            let state = ListState {
+                filter,
+                ..ListState::default()
+            };
+            assert_eq!(names(&state, &runs), expected, "{}", state.filter);
+        };
+        check("pretrain-3", &["a", "b"]);
+        check("rank 7 of", &["a", "c"]);
+        check("Rank 7 of pre", &["a"]);
+        check("other", &["c"]);
     }
 
     #[test]

@@ -199,6 +199,20 @@ async fn an_upload_that_the_database_cannot_take_up_can_be_sent_again_or_cancell
         .expect(StatusCode::CREATED);
 }
 
+/// On a full disk, where they would take the room of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_the_database_cannot_take_up_do_not_stay() {
+    let server = Server::start().await;
+    let store = &server.app.store;
+    store.write(|w| w.place_no_uploads()).await.unwrap();
+    let path = routes::upload_named("a");
+    assert!(server.put(&path, snapshot()).await.status.is_server_error());
+    assert_nothing_left(&server).await;
+    store.write(|w| w.take_uploads_again()).await.unwrap();
+    let sent = server.put(&path, snapshot()).await;
+    sent.expect(StatusCode::CREATED);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_bytes_at_the_same_time_are_one_run() {
     let server = Server::start().await;

@@ -2,6 +2,7 @@
 
 use super::Focus;
 use crate::components::prose::Prose;
+use api::bench::Fault;
 use leptos::prelude::*;
 use presentation::components::problem_note::sentence;
 use presentation::pages::compare::cards::{facts, reasons, title};
@@ -84,9 +85,9 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
     };
     let gate = focus.with_against(run, |against| {
         let (class, word) = match against.gate.outcome {
-            Outcome::Pass => ("badge good", "passes the gate"),
-            Outcome::Regression => ("badge bad", "regression"),
-            Outcome::CannotTell => ("badge caution", "cannot tell"),
+            Outcome::Pass => ("badge good", "passes the gate".to_owned()),
+            Outcome::Regression => ("badge bad", Fault::or_regression(&against.gate)),
+            Outcome::CannotTell => ("badge caution", "cannot tell".to_owned()),
         };
         view! { <span class=class title=against.gate.reason.clone()>{word}</span> }
     });

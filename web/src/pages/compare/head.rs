@@ -28,7 +28,7 @@ const NEXT_CHOICE: &str = ".compare-runs li:nth-child(8) a, .compare-add:not([hi
 #[component]
 pub fn Chooser(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();
-    store.refresh();
+    store.show();
     let runs = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
     let chips = move || {
         let runs = runs.get();
@@ -68,7 +68,7 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
     let known = {
         let id = id.clone();
         Memo::new(move |last: Option<&String>| {
-            let listed = store.run(&id).map(|run| run.name);
+            let listed = store.run(&id).map(|run| run.called());
             let before = listed.or_else(|| last.cloned());
             before.unwrap_or_else(|| id.to_string())
         })
@@ -247,10 +247,12 @@ fn Picks(view: UrlState<CompareState>) -> impl IntoView {
             focus::rescue_at(NEXT_CHOICE.to_owned());
         };
         let facts = facts(&run.peak(), run.steps, run.leaks.as_ref());
+        let name = run.called();
+        let title = name.clone();
         view! {
             <li>
                 <button class="pick-row" on:click=add>
-                    <span class="pick-name" title=run.name.clone()>{run.name.clone()}</span>
+                    <span class="pick-name" title=title>{name}</span>
                     <span class="muted">{facts}</span>
                 </button>
             </li>

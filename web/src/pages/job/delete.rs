@@ -81,9 +81,12 @@ pub fn DeleteJob(job: JobSummary, going: Going) -> impl IntoView {
         <button class="button job-delete" on:click=move |_| open.set(true)>"Delete…"</button>
         <Dialog open=open title="Delete the job?" closing=Closing::Free>
             <p>
-                "A job cannot be restored. Its runs can stay, each by itself in the list. If they "
-                "are deleted too, they can be restored for ten minutes from the list of runs, but "
-                "not as this job."
+                "Deleted alone, a job cannot be restored; its runs stay, each by itself in the "
+                "list."
+            </p>
+            <p class="job-delete-restored">
+                "Deleted with its runs, it can be restored with them for ten minutes, from the "
+                "list of runs."
             </p>
             {also}
             <div class="job-delete-choices">

@@ -8,7 +8,7 @@ mod ranks;
 mod sites;
 
 use crate::client;
-use crate::clock::sleep;
+use crate::clock::{self, sleep};
 use crate::components::problem_note::ProblemPage;
 use crate::context::expect_context;
 use crate::format;
@@ -23,13 +23,14 @@ use curves::Curves;
 use delete::{DeleteJob, Going};
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
+use presentation::pace::pause_after;
 use presentation::pages::job::job_state::JobState;
 use ranks::Ranks;
 use sites::Sites;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often to ask again while ranks are still being analysed.
+/// How often to ask again while ranks are still being analysed; less often if answers take long.
 const AGAIN: Duration = Duration::from_millis(1200);
 
 type There = Loaded<Arc<JobDetail>>;
@@ -47,7 +48,7 @@ pub fn JobPage() -> impl IntoView {
     let attempt = RwSignal::new(0_u32);
     let going = Going::new(id);
     let store: RunsStore = expect_context();
-    store.refresh();
+    store.show();
     // Ranks are added and removed while the page is open.
     // Without a server that also changes what names it; the address may be an earlier name.
     let now = Memo::new(move |_| match loaded.get() {
@@ -84,12 +85,13 @@ pub fn JobPage() -> impl IntoView {
     view! { <div class="job-page">{body}</div> }
 }
 
-/// Asks until all ranks are analysed.
+/// Asks until all ranks are analysed. A hidden tab does not ask.
 async fn load(id: Option<JobId>, loaded: RwSignal<There>) {
     let Some(id) = id else {
         return loaded.set(Loaded::Failed(no_job()));
     };
     loop {
+        let asked = clock::now();
         let there = match client::get::<JobDetail>(&routes::job(&id)).await {
             Ok(job) => Loaded::Ready(Arc::new(job)),
             Err(problem) => Loaded::Failed(problem),
@@ -101,7 +103,10 @@ async fn load(id: Option<JobId>, loaded: RwSignal<There>) {
         if !waits {
             return;
         }
-        sleep(AGAIN).await;
+        sleep(AGAIN.max(pause_after(clock::now().since(asked)))).await;
+        while document().hidden() {
+            sleep(AGAIN).await;
+        }
     }
 }
 

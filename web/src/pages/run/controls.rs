@@ -6,13 +6,17 @@ use crate::url_state::UrlState;
 use api::view_state::{Axis, Picture, ViewState};
 use leptos::prelude::*;
 use presentation::pages::run::controls::{
-    draw, group_name, next_group, other_axis, other_picture, regroup,
+    CategoriesFrom, draw, group_name, next_group, other_axis, other_picture, regroup,
 };
 use trace::tiles::GroupBy;
 
 /// What the picture shows: bands or lines, what bands stand for, the axis, and the zoom.
 #[component]
-pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
+pub fn Controls(
+    handle: Handle,
+    view: UrlState<ViewState>,
+    categories: Memo<CategoriesFrom>,
+) -> impl IntoView {
     let state = view.state();
     on_key(move |event| {
         if !is_shortcut(event) {
@@ -27,7 +31,8 @@ pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     });
     let groups = GroupBy::ALL.map(|group| {
         let selected = move || state.with(|s| s.group_by == group);
-        view! { <option value=group.name() prop:selected=selected>{group_name(group)}</option> }
+        let name = move || group_name(group, categories.get());
+        view! { <option value=group.name() prop:selected=selected>{name}</option> }
     });
     let choose_group = move |event| {
         if let Ok(group) = event_target_value(&event).parse() {

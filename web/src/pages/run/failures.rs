@@ -11,7 +11,7 @@ use api::problem::Problem;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::timeline::{Marks, OomMark};
-use api::view_state::{Tab, ViewState};
+use api::view_state::{Tab, ViewState, When};
 use leptos::prelude::*;
 use presentation::pages::run::failures::{TOLD, facts, failed, headline, leaks_there, more};
 use presentation::pages::run::head::choose_device;
@@ -151,7 +151,7 @@ fn failure(marks: &Marks, (nth, oom): (usize, &OomMark), view: UrlState<ViewStat
     let open = move |tab| {
         view.update(|state| {
             state.tab = tab;
-            state.at = Some(event);
+            state.at = Some(When::After(event));
             state.root = None;
         });
         reveal();

@@ -3,6 +3,7 @@
 mod controls;
 mod failures;
 mod head;
+mod news;
 mod recording;
 mod row;
 
@@ -13,6 +14,7 @@ use crate::components::prose::Prose;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
+use crate::paced::Paced;
 use crate::pages::runs_store::RunsStore;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};
@@ -31,13 +33,17 @@ use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
 use head::{RunHead, current_name};
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
+use news::OpenRun;
 use presentation::components::problem_note::{behind_colon, sentence};
+use presentation::pace::Haste;
+use presentation::pages::run::controls::CategoriesFrom;
 use presentation::pages::run::device::{chosen_device, missing_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
 use presentation::questions::step_numbers::StepNumbers;
 use recording::RecordingStrip;
 use row::RowFaults;
+use std::rc::Rc;
 use std::sync::Arc;
 use trace::trace::Series;
 
@@ -81,6 +87,13 @@ pub fn RunOf(
             Loaded::Failed(_) if is_listed => attempt.update(|n| *n += 1),
             Loaded::There(id, _) if !is_listed && may_be_gone => leave_if_gone(id, loaded),
             Loaded::Failed(_) | Loaded::There(..) | Loaded::Loading => {}
+        }
+    });
+    let (paced, open) = (Paced::new(), OpenRun::new(id, loaded, attempt));
+    Effect::new(move |before: Option<()>| {
+        store.track_news();
+        if before.is_some() && !link.is_all_here() {
+            paced.ask(Haste::AtAPace, Rc::new(open));
         }
     });
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
@@ -392,6 +405,9 @@ fn DeviceView(
         marks.with(|marks| marks.as_ref().map(|marks| StepNumbers::of(&marks.steps)))
     });
     let codes = run.codes_of(device.device);
+    let from = run.summary.source;
+    let categories =
+        Memo::new(move |_| contents.with(|contents| CategoriesFrom::of(from, contents.as_deref())));
     let asker = Asker {
         source: StoredValue::new(source),
         device: StoredValue::new(device.clone()),
@@ -417,7 +433,7 @@ fn DeviceView(
     };
     view! {
         <TabBar view=view has_events=true/>
-        <Controls handle=handle view=view/>
+        <Controls handle=handle view=view categories=categories/>
         <div class="run-body">
             <div class="run-picture">
                 <Timeline handle=handle device=device codes=codes/>

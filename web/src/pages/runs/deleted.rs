@@ -29,7 +29,8 @@ pub fn RecentlyDeleted() -> impl IntoView {
         if is_any.get() {
             now.track();
         }
-        if !store.is_whole() || !may_manage() {
+        // A hidden tab is told to read the runs when it is seen again, and then this.
+        if !store.is_whole() || !may_manage() || document().hidden() {
             return;
         }
         leptos::task::spawn_local_scoped_with_cancellation(async move {

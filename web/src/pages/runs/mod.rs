@@ -34,7 +34,7 @@ enum Shown {
 pub fn RunsPage() -> impl IntoView {
     let store: RunsStore = expect_context();
     let list = use_url_state::<ListState>();
-    store.refresh();
+    store.show();
     document().set_title("Runs · Tidemark");
 
     let all = store.runs();
@@ -65,7 +65,8 @@ pub fn RunsPage() -> impl IntoView {
         all.with(|runs| match runs {
             Loaded::Loading => Shown::Loading,
             Loaded::Failed(problem) => Shown::Failed(problem.clone()),
-            Loaded::Ready(runs) if runs.is_empty() => Shown::Empty,
+            // Until all are deleted, the list says how far that has come.
+            Loaded::Ready(runs) if runs.is_empty() && store.deleting().is_none() => Shown::Empty,
             Loaded::Ready(_) => Shown::List,
         })
     });
@@ -75,7 +76,7 @@ pub fn RunsPage() -> impl IntoView {
         Shown::List => view! {
             <Toolbar list=list part=part/>
             <RunTable list=list part=part/>
-            <PickedBar/>
+            <PickedBar list=list part=part/>
             <MoreSteps/>
         }
         .into_any(),

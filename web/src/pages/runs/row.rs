@@ -160,8 +160,8 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
     let place = Memo::new(move |_| row.with(|run| run.job.clone()));
     let job = move || {
         place.get().map(|place| {
-            let text = format!("rank {} of {}", place.rank, place.name);
-            view! { <A href=routes::job_page(&place.job) attr:class="run-job">{text}</A> }
+            let told = place.told();
+            view! { <A href=routes::job_page(&place.job) attr:class="run-job">{told}</A> }
         })
     };
     let labels = Memo::new(move |_| row.with(label_line));

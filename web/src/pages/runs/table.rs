@@ -30,7 +30,7 @@ pub fn RunTable(list: UrlState<ListState>, part: Memo<Part>) -> impl IntoView {
     let largest = Memo::new(move |_| part.with(|part| part.largest));
     let ids = move || part.with(|part| part.rows.clone());
     let store: RunsStore = expect_context();
-    let none = move || part.with(|part| part.found == 0) && store.is_whole();
+    let none = move || part.with(|part| part.found == 0 && part.all > 0) && store.is_whole();
     let clear = Callback::new(move |()| list.update(|state| state.filter_by(String::new())));
     let toasts: Toasts = expect_context();
     let now = ticking(AGES_EVERY);
