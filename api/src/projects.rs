@@ -92,9 +92,23 @@ pub struct ProjectSettings {
 pub struct Keep {
     /// How many of each kind, the newest.
     pub newest: u32,
-    /// Runs with different values of these labels are of different kinds.
+    /// Runs with different values of these labels are of different kinds. A job counts in the kinds
+    /// of all its ranks; it stays if one of them keeps it.
     #[serde(default)]
     pub per: Vec<String>,
+    /// For how many days each comparison of a pull request keeps its runs; `null`: for ever. The
+    /// newest comparison of a pull request keeps them anyway. Unless given, 30.
+    #[serde(default = "usual_days")]
+    pub pull_request_days: Option<u32>,
+}
+
+impl Keep {
+    /// For how many days a comparison of a pull request keeps its runs, unless a rule says so.
+    pub const PULL_REQUEST_DAYS: u32 = 30;
+}
+
+const fn usual_days() -> Option<u32> {
+    Some(Keep::PULL_REQUEST_DAYS)
 }
 
 /// A project to be made.
@@ -190,7 +204,8 @@ pub struct Plan {
     pub absent: Vec<String>,
 }
 
-/// Jobs among runs. All ranks of a job stay or go together, and a rule counts them as one.
+/// Jobs among runs. A rule counts all ranks of a job as one: they stay or go together, but that a
+/// rank stays as long as another job that has it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobsAmong {
@@ -214,7 +229,7 @@ impl JobsAmong {
 pub struct Going {
     /// Which.
     pub run: crate::ids::RunId,
-    /// Its name.
+    /// Its name; of a rank, its job and its rank.
     pub name: String,
     /// Size as uploaded.
     pub file_bytes: Bytes,
@@ -231,7 +246,7 @@ pub enum WhyKept {
     Pinned,
     /// A link that has not ended opens it.
     Link,
-    /// A comparison for a pull request shows it.
+    /// The newest comparison of a pull request shows it, or one that is young enough.
     PullRequest,
     /// A bench made it.
     Bench,
@@ -271,11 +286,23 @@ mod tests {
         let keep = Keep {
             newest: 5,
             per: vec!["branch".to_owned()],
+            pull_request_days: Some(Keep::PULL_REQUEST_DAYS),
         };
-        let set = ChangeProject {
-            keep: Some(Some(keep)),
+        let set = |keep: &Keep| ChangeProject {
+            keep: Some(Some(keep.clone())),
             ..ChangeProject::default()
         };
-        check("{\"keep\": {\"newest\": 5, \"per\": [\"branch\"]}}", set);
+        // A rule that names no days has the usual ones; one that says `null` holds for ever.
+        let rule = "{\"keep\": {\"newest\": 5, \"per\": [\"branch\"]}}";
+        check(rule, set(&keep));
+        let days = |days: Option<u32>| {
+            set(&Keep {
+                pull_request_days: days,
+                ..keep.clone()
+            })
+        };
+        let named = |days: &str| rule.replace("5,", &format!("5, \"pull_request_days\": {days},"));
+        check(&named("7"), days(Some(7)));
+        check(&named("null"), days(None));
     }
 }

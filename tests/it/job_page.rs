@@ -197,7 +197,7 @@ async fn a_job_is_not_read_again_while_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn the_runs_of_a_deleted_job_come_back_with_one_click() {
+async fn a_deleted_job_and_its_runs_come_back_with_one_click() {
     let server = TestServer::start();
     let page = server.url(&large_job(&server, 3));
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
@@ -219,7 +219,8 @@ async fn the_runs_of_a_deleted_job_come_back_with_one_click() {
     browser.wait_until("what was deleted", told).await;
     browser.click(".toast .link-button").await;
     let back = "return document.querySelectorAll('tr.run').length === 3 && \
-                !document.querySelector('.run-job') && !document.querySelector('.runs-deleted');";
-    browser.wait_until("the runs without a job", back).await;
+                document.querySelectorAll('.run-job').length === 3 && \
+                !document.querySelector('.runs-deleted');";
+    browser.wait_until("the runs, and their job", back).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

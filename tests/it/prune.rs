@@ -45,3 +45,27 @@ fn old_runs_go_when_somebody_says_so_and_pinned_ones_stay() {
         "{said}"
     );
 }
+
+#[test]
+fn a_pull_request_keeps_what_it_shows_last_and_what_it_showed_lately() {
+    let server = TestServer::start();
+    for (base, new) in [("plain_lm", "streams"), ("streams", "oom")] {
+        let files = [base, new].map(|name| fixture(name).display().to_string());
+        // The exit status is that of the verdict.
+        Command::new(tests::tidemark())
+            .args(["push", "--server", &server.url("/")])
+            .args(["--pr", "https://github.com/me/repo/pull/7"])
+            .args(&files)
+            .output()
+            .expect("tidemark runs");
+    }
+    let prune = |args: &[&str]| {
+        let args = [&["prune", "--json", "--keep", "0"], args].concat();
+        serde_json::from_str::<Value>(&tidemark(&server, &args)).expect("JSON")
+    };
+    let plan = prune(&[]);
+    assert_eq!(plan["kept"], json!({ "pull_request": 3 }), "{plan}");
+    let plan = prune(&["--pr-days", "0"]);
+    assert_eq!(plan["kept"], json!({ "pull_request": 2 }), "{plan}");
+    assert_eq!(plan["runs"][0]["name"], "plain_lm.pickle.zst", "{plan}");
+}

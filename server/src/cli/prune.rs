@@ -5,6 +5,7 @@ use super::number::from_to;
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::projects::retention::{self, Candidate, Holders};
+use crate::system::clock::now_ms;
 use api::labels::Label;
 use api::projects::{Keep, Plan};
 use api::routes;
@@ -19,9 +20,10 @@ Examples:
   tidemark prune --keep 10 --per branch --per config --label project=vision --delete
 
 A run stays if it is among the newest of its kind, has the label pinned (any value), is opened by a
-link that has not ended, stands in a comparison that was recorded for a pull request, or was made by
-a bench. All ranks of a job stay or go together, and count as one. A deleted run can be restored
-for ten minutes.";
+link that has not ended, was made by a bench, or stands in the newest comparison of a pull request
+or in one of the last 30 days (--pr-days). All ranks of a job stay, or all go, and count as one; a
+rank that is also of another job stays as long as that one does. A job is of the kinds of all its
+ranks, and stays if one of them keeps it. A deleted run can be restored for ten minutes.";
 
 /// Options of `tidemark prune`.
 #[derive(Args)]
@@ -33,6 +35,11 @@ pub struct PruneArgs {
     /// Runs with different values of this label are of different kinds; as often as you like
     #[arg(long, value_name = "KEY")]
     per: Vec<String>,
+    /// For how many days each comparison of a pull request keeps its runs; the newest one of each
+    /// pull request always does
+    #[arg(long, value_name = "N", default_value_t = Keep::PULL_REQUEST_DAYS,
+        value_parser = from_to(0, u32::MAX))]
+    pr_days: u32,
     /// Look only at runs that have this label, and at jobs of which a rank has it, as often as you
     /// like
     #[arg(long = "label", value_name = "KEY=VALUE")]
@@ -58,11 +65,13 @@ pub fn prune(args: &PruneArgs) -> Result<(), CliError> {
     let runs = runs.into_iter().map(Candidate::from).collect();
     let runs = retention::chosen(runs, &args.labels);
     let shares: Vec<Share> = all(&remote, routes::SHARES)?;
-    let holders = Holders::new(&shares, all(&remote, routes::COMPARISONS)?);
     let keep = Keep {
         newest: args.keep,
         per: args.per.clone(),
+        pull_request_days: Some(args.pr_days),
     };
+    let recorded = all(&remote, routes::COMPARISONS)?;
+    let holders = Holders::new(&shares, recorded, &keep, now_ms());
     let checked = retention::check_kinds(&keep);
     checked.map_err(|error| CliError::Usage(format!("--per: {error}")))?;
     let mut plan = retention::plan(&runs, &holders, &keep);

@@ -31,7 +31,8 @@ pub enum RunsOfJob {
     /// They stay, each by itself.
     #[default]
     Keep,
-    /// They are deleted; for a while that can be undone, run by run.
+    /// They are deleted. For a while that can be undone, run by run; the job comes back with the
+    /// first of them.
     Delete,
 }
 
@@ -132,6 +133,13 @@ pub async fn sites(
     Ok(packed::json(&headers, &rows.collect::<Vec<_>>()))
 }
 
+/// A rank in a path.
+#[derive(Deserialize)]
+pub struct Place {
+    job: String,
+    rank: u32,
+}
+
 /// *Allocated* of one rank, over the axis of its job.
 #[utoipa::path(get, path = "/api/jobs/{job}/curves/{rank}", tag = "jobs",
     params(("job" = String, Path), ("rank" = u32, Path)),
@@ -142,7 +150,7 @@ pub async fn sites(
     ))]
 pub async fn curve(
     Here(app): Here,
-    Path((job, rank)): Path<(String, u32)>,
+    Path(Place { job, rank }): Path<Place>,
     asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -170,14 +178,15 @@ pub async fn delete(
     let id = job_id(&job)?;
     let write = app.store.write(move |writer| {
         let summary = writer.reader().job(&id)?;
-        let going = match query.runs {
-            RunsOfJob::Keep => Vec::new(),
-            RunsOfJob::Delete => writer.reader().ranks_of(&summary.id, 0)?,
-        };
-        for rank in &going {
-            writer.delete_run(&rank.run, now_ms())?;
+        if query.runs == RunsOfJob::Keep {
+            writer.forget_job(&summary.id)?;
+            return Ok((summary, 0));
         }
-        writer.forget_job(&summary.id)?;
+        let (going, now) = (writer.reader().ranks_of(&summary.id, 0)?, now_ms());
+        for rank in &going {
+            writer.delete_run(&rank.run, now)?;
+        }
+        writer.delete_job(&summary.id, now)?;
         Ok((summary, going.len()))
     });
     let (summary, runs) = write.await?;

@@ -1,7 +1,9 @@
-//! Opens a server: its first project and then the others. Makes and closes projects.
+//! Opens a server: its first project and then the others. Makes and closes projects. Each hour it
+//! deletes the runs that do not stay; `tidied` says what the audit tells of that.
 
 #[cfg(test)]
 mod tests;
+mod tidied;
 
 use crate::app::{App, OpenError};
 use crate::config::Config;
@@ -13,21 +15,17 @@ use crate::store::{ProjectRow, StoreError, StoreResult};
 use crate::system::clock::now_ms;
 use crate::system::data_lock::Unusable;
 use crate::who::access::Entry;
-use api::people::{AuditEntry, Role};
+use api::people::Role;
 use api::projects::{ChangeProject, Keep, NewProject, Project, ProjectName};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use timeline::format::plural;
 
 /// How often runs that do not stay are deleted.
 const EVERY: Duration = Duration::from_secs(3600);
 
 /// How often a closed project is asked whether its uploads have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Who does it, in the audit.
-const SERVER: &str = "the server";
 
 impl App {
     /// Opens the data folder with all its projects, cleans up after a server that died, and starts
@@ -318,9 +316,9 @@ async fn keep_house(main: Weak<App>) {
 
 /// Deletes the runs of one project that do not stay, and notes that in the audit.
 async fn tidy(main: &App, app: &App, keep: Keep) {
-    let plan = match retention::carry_out(&app.store, keep).await {
-        Ok(plan) if plan.runs.is_empty() => return,
-        Ok(plan) => plan,
+    let gone = match retention::carry_out(&app.store, keep).await {
+        Ok(gone) if gone.is_empty() => return,
+        Ok(gone) => gone,
         Err(error) => {
             let project = &app.project;
             tracing::error!(%project, %error, "cannot delete the runs that do not stay");
@@ -328,16 +326,13 @@ async fn tidy(main: &App, app: &App, keep: Keep) {
         }
     };
     app.runs_changed();
-    let entry = AuditEntry {
-        id: 0,
-        at_ms: now_ms(),
-        who: SERVER.to_owned(),
-        address: String::new(),
-        action: "delete_run".to_owned(),
-        subject: plural(plan.runs.len() as u64, "old run"),
-        project: Some(app.project.clone()).filter(|name: &ProjectName| !name.is_main()),
-    };
-    if let Err(error) = main.store.write(move |writer| writer.note(&entry)).await {
+    let project = Some(&app.project).filter(|name| !name.is_main());
+    let entries = tidied::entries(gone, now_ms(), project);
+    let note = main.store.write(move |writer| {
+        let mut entries = entries.iter();
+        entries.try_for_each(|entry| writer.note(entry))
+    });
+    if let Err(error) = note.await {
         tracing::warn!(%error, "cannot write down which runs were deleted");
     }
 }

@@ -4,11 +4,13 @@ use super::*;
 use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
 use crate::ingest::Sender;
 use crate::projects::folder_of;
+use crate::store::{RankOfJob, Slice, Which, WhichEntries};
 use crate::system::data_folder::{DATABASE, PROJECTS, RESTORING};
 use crate::system::data_lock::Unusable;
 use api::ids::PersonId;
 use api::people::{NewPerson, NewToken, Scope};
 use tempfile::TempDir;
+use trace::ranks::Rank;
 
 struct Team {
     main: Arc<App>,
@@ -396,4 +398,56 @@ async fn a_closed_project_without_a_folder_is_forgotten() {
     }
     assert_eq!(names().await, ["main", "lost"]);
     assert_eq!(names().await, ["main", "lost"], "also in the database");
+}
+
+/// Ten minutes later, nobody can look up what it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_rule_deletes_is_named_in_the_audit() {
+    let team = Team::new().await;
+    let vision = team.project("vision", None).await;
+    let app = team.main.projects.app(&team.main, &vision).unwrap();
+    let open = async |name: &str| {
+        let sample = crate::samples::find(name).unwrap();
+        sample.open(&app.uploads, Sender::Server).await.unwrap().run
+    };
+    let (rank, alone) = (open("oom").await, open("streams").await);
+    let newest = open("plain_lm").await;
+    let ranked = app.store.write(move |writer| {
+        let job = "job_wide".parse().unwrap();
+        writer.insert_job(&job, "wide", None, 1)?;
+        let rank_of_job = RankOfJob { job, rank: Rank(0) };
+        writer.join_job(&rank_of_job, &rank)?;
+        writer.reader().run(&alone)
+    });
+    let alone = ranked.await.unwrap();
+    let keep = Keep {
+        newest: 1,
+        ..Keep::default()
+    };
+    tidy(&team.main, &app, keep).await;
+    let left = app
+        .store
+        .read(|reader| reader.runs(Which::Live, &[], Slice::ALL));
+    let left: Vec<_> = left.await.unwrap().into_iter().map(|run| run.id).collect();
+    assert_eq!(left, [newest]);
+    let audit = team
+        .main
+        .store
+        .read(|reader| reader.audit(&WhichEntries::default(), Slice::ALL));
+    let of_server = audit.await.unwrap().into_iter().filter(|entry| {
+        let project = entry.project.as_ref();
+        entry.who == "the server" && project == Some(&vision)
+    });
+    let mut said: Vec<_> = of_server
+        .map(|entry| (entry.action, entry.subject))
+        .collect();
+    said.sort();
+    let expected = [
+        ("delete_job", "wide (job_wide) with its run".to_owned()),
+        ("delete_run", format!("{} ({})", alone.name, alone.id)),
+    ];
+    assert_eq!(
+        said,
+        expected.map(|(action, subject)| (action.to_owned(), subject))
+    );
 }

@@ -1,26 +1,35 @@
 //! Which runs of a project stay, and which are deleted.
 //!
 //! A run stays if it is among the newest of its kind, has the label `pinned`, is opened by a link
-//! that has not ended, stands in a comparison that was recorded for a pull request, or was made by
-//! a bench. All ranks of a job stay or go together; a recording that is a rank of several jobs goes
-//! when all of them do.
+//! that has not ended, stands in the newest comparison of a pull request or in one that is young
+//! enough, or was made by a bench. All ranks of a job stay or go together; a recording that is a
+//! rank of several jobs goes when all of them do. [`outlook()`] says what holds runs and what a
+//! rule would delete.
+
+mod outlook;
+
+pub use outlook::{Outlook, outlook};
 
 use super::{MOST_KINDS, ProjectError, refuse};
 use crate::store::{Reader, Slice, Store, StoreResult, StoredRun, Which};
 use crate::system::clock::now_ms;
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
-use api::jobs::RunOfJob;
+use api::jobs::{JobSummary, RunOfJob};
 use api::labels::{Label, Labels, NotALabel};
 use api::projects::{Going, JobsAmong, Keep, Plan, WhyKept};
 use api::runs::{RunSource, RunSummary};
 use api::shares::{Share, ShareState};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use timeline::format::plural;
 use trace::units::Bytes;
 
 /// The label that keeps a run.
 const PINNED: &str = "pinned";
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
 
 /// Runs that an answer lists.
 pub const MOST_PLANNED: usize = 1000;
@@ -63,6 +72,9 @@ pub struct Candidate {
     source: RunSource,
     /// The jobs that it is a rank of, the newest first.
     jobs: Vec<JobId>,
+    /// Whether it is also a rank of a job that is not looked at. Then it stays, but what it says
+    /// counts for its other jobs.
+    is_elsewhere: bool,
     labels: Labels,
 }
 
@@ -85,11 +97,12 @@ fn jobs_of(place: Option<RunOfJob>) -> Vec<JobId> {
 impl From<RunSummary> for Candidate {
     fn from(run: RunSummary) -> Candidate {
         Candidate {
+            name: run.called(),
             run: run.id,
-            name: run.name,
             file_bytes: run.file_bytes,
             source: run.source,
             jobs: jobs_of(run.job),
+            is_elsewhere: false,
             labels: run.labels,
         }
     }
@@ -98,11 +111,12 @@ impl From<RunSummary> for Candidate {
 impl From<StoredRun> for Candidate {
     fn from(run: StoredRun) -> Candidate {
         Candidate {
+            name: run.called(),
             run: run.id,
-            name: run.name,
             file_bytes: run.file_bytes,
             source: run.source,
             jobs: jobs_of(run.job),
+            is_elsewhere: false,
             labels: run.labels,
         }
     }
@@ -116,51 +130,108 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// These links and comparisons.
-    pub fn new(shares: &[Share], recorded: Vec<RecordedComparison>) -> Holders {
+    /// These links, and those of the comparisons that hold their runs under this rule now.
+    pub fn new(
+        shares: &[Share],
+        recorded: Vec<RecordedComparison>,
+        keep: &Keep,
+        now_ms: i64,
+    ) -> Holders {
         let active = shares.iter().filter(|s| s.state == ShareState::Active);
-        let of_pulls = recorded.into_iter().filter(|one| one.pr.is_some());
         Holders {
             links: active
                 .flat_map(|share| share.target.runs().to_vec())
                 .collect(),
-            pull_requests: of_pulls.flat_map(|one| one.runs).collect(),
+            pull_requests: shown_in_pulls(recorded, keep.pull_request_days, now_ms),
         }
     }
 
-    /// Why this run stays, whatever its age.
+    /// All for which this run stays, whatever its age.
+    fn holding(&self, run: &Candidate) -> impl Iterator<Item = WhyKept> {
+        let all = [
+            (WhyKept::Bench, run.source == RunSource::Engine),
+            (WhyKept::Pinned, run.labels.contains_key(PINNED)),
+            (WhyKept::Link, self.links.contains(&run.run)),
+            (WhyKept::PullRequest, self.pull_requests.contains(&run.run)),
+        ];
+        all.into_iter()
+            .filter_map(|(why, holds)| holds.then_some(why))
+    }
+
+    /// The first of them.
     fn hold(&self, run: &Candidate) -> Option<WhyKept> {
-        if run.source == RunSource::Engine {
-            Some(WhyKept::Bench)
-        } else if run.labels.contains_key(PINNED) {
-            Some(WhyKept::Pinned)
-        } else if self.links.contains(&run.run) {
-            Some(WhyKept::Link)
-        } else {
-            let shown = self.pull_requests.contains(&run.run);
-            shown.then_some(WhyKept::PullRequest)
-        }
+        self.holding(run).next()
     }
 }
 
+/// The runs of the newest comparison of each pull request, and of those that are younger than so
+/// many days; without a number, of all.
+fn shown_in_pulls(
+    mut recorded: Vec<RecordedComparison>,
+    days: Option<u32>,
+    now_ms: i64,
+) -> HashSet<RunId> {
+    let since = days.map_or(i64::MIN, |days| now_ms - i64::from(days) * DAY_MS);
+    recorded.sort_by_key(|one| Reverse(one.created_ms));
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut held = HashSet::new();
+    for one in recorded {
+        let Some(pr) = one.pr else { continue };
+        let is_newest = seen.insert(pr);
+        if is_newest || one.created_ms > since {
+            held.extend(one.runs);
+        }
+    }
+    held
+}
+
 /// Those of the runs that are alone and have all of these labels, and the whole jobs of which a
-/// rank has them; but no rank of another job.
+/// rank has them. A rank that is also of another job is there, but does not go.
 pub fn chosen(runs: Vec<Candidate>, labels: &[Label]) -> Vec<Candidate> {
     let has = |run: &Candidate, label: &Label| run.labels.get(&label.key) == Some(&label.value);
     let has_all = |run: &Candidate| labels.iter().all(|label| has(run, label));
     let jobs = runs.iter().filter(|run| has_all(run));
     let jobs: HashSet<JobId> = jobs.flat_map(|run| run.jobs.clone()).collect();
-    let is_chosen = |run: &Candidate| match run.jobs.as_slice() {
-        [] => has_all(run),
-        of => of.iter().all(|job| jobs.contains(job)),
+    let seen = |mut run: Candidate| {
+        if run.jobs.is_empty() {
+            return has_all(&run).then_some(run);
+        }
+        let before = run.jobs.len();
+        run.jobs.retain(|job| jobs.contains(job));
+        run.is_elsewhere = run.jobs.len() < before;
+        (!run.jobs.is_empty()).then_some(run)
     };
-    runs.into_iter().filter(is_chosen).collect()
+    runs.into_iter().filter_map(seen).collect()
 }
 
 /// What stays or goes as one: a run, or the ranks of a job.
 struct Thing<'r> {
     runs: Vec<&'r Candidate>,
-    is_job: bool,
+    job: Option<&'r JobId>,
+}
+
+/// What kinds differ by: the value of each label of the rule.
+type Kind<'r> = Vec<Option<&'r String>>;
+
+impl<'r> Thing<'r> {
+    /// The kinds that it counts in: those of its ranks. A rank without a label counts as if it had
+    /// that of the first rank which has it: a label may stand on one rank only, and the labels of a
+    /// rank may have been refused.
+    fn kinds(&self, per: &[String]) -> HashSet<Kind<'r>> {
+        // The newest rank comes first here.
+        let first = |key: &String| -> Option<&'r String> {
+            let mut ranks = self.runs.iter().rev();
+            ranks.find_map(|run| run.labels.get(key))
+        };
+        let first: Kind<'r> = per.iter().map(first).collect();
+        let kind = |run: &&'r Candidate| -> Kind<'r> {
+            let labels = &run.labels;
+            let keys = per.iter().zip(&first);
+            keys.map(|(key, first)| labels.get(key).or(*first))
+                .collect()
+        };
+        self.runs.iter().map(kind).collect()
+    }
 }
 
 /// The things, the newest first. A run that is a rank of several jobs is in each of them.
@@ -177,7 +248,7 @@ fn things(runs: &[Candidate]) -> Vec<Thing<'_>> {
             if at == new {
                 things.push(Thing {
                     runs: Vec::new(),
-                    is_job: job.is_some(),
+                    job,
                 });
             }
             things[at].runs.push(run);
@@ -188,46 +259,61 @@ fn things(runs: &[Candidate]) -> Vec<Thing<'_>> {
 
 /// What happens to runs, the newest of which come first. A job must be there with all its ranks.
 pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
-    let things = things(runs);
-    let mut counted: HashMap<Vec<Option<&String>>, u32> = HashMap::new();
-    let reasons = things.iter().map(|thing| {
-        let labels = &thing.runs[0].labels;
-        let kind = keep.per.iter().map(|key| labels.get(key)).collect();
-        let of_kind = counted.entry(kind).or_default();
-        *of_kind += 1;
-        let is_new = *of_kind <= keep.newest;
+    sorted_out(runs, holders, keep).0
+}
+
+/// Why each of the things stays; `None`: it goes.
+fn reasons<'r>(things: &[Thing<'r>], holders: &Holders, keep: &Keep) -> Vec<Option<WhyKept>> {
+    let mut counted: HashMap<Kind<'r>, u32> = HashMap::new();
+    let reason = |thing: &Thing<'r>| {
+        let mut is_new = false;
+        for kind in thing.kinds(&keep.per) {
+            let of_kind = counted.entry(kind).or_default();
+            *of_kind += 1;
+            is_new |= *of_kind <= keep.newest;
+        }
         let held = thing.runs.iter().find_map(|run| holders.hold(run));
         held.or(is_new.then_some(WhyKept::Newest))
-    });
-    let reasons: Vec<Option<WhyKept>> = reasons.collect();
+    };
+    things.iter().map(reason).collect()
+}
+
+/// The plan, and the things that go: those ranks of each that nothing else keeps.
+fn sorted_out<'r>(runs: &'r [Candidate], holders: &Holders, keep: &Keep) -> (Plan, Vec<Thing<'r>>) {
+    let things = things(runs);
+    let reasons = reasons(&things, holders, keep);
     let mut plan = Plan::default();
+    let mut gone = Vec::new();
     // A rank goes when no job holds it, and counts once.
     let mut told: HashSet<&RunId> = HashSet::new();
-    let stays = |(_, reason): &(&Thing<'_>, &Option<WhyKept>)| reason.is_some();
-    let (staying, going): (Vec<_>, Vec<_>) = things.iter().zip(&reasons).partition(stays);
-    for (thing, reason) in staying.into_iter().chain(going) {
-        let mut counts = thing.runs.clone();
-        counts.retain(|run| told.insert(&run.run));
-        if counts.is_empty() {
+    let stays = |(_, reason): &(Thing<'r>, Option<WhyKept>)| reason.is_some();
+    let (staying, going): (Vec<_>, Vec<_>) = things.into_iter().zip(reasons).partition(stays);
+    for (mut thing, reason) in staying.into_iter().chain(going) {
+        let counts = |run: &&'r Candidate| !run.is_elsewhere && told.insert(&run.run);
+        thing.runs.retain(counts);
+        if thing.runs.is_empty() {
             continue;
         }
-        if thing.is_job {
+        if thing.job.is_some() {
             let jobs = match reason {
-                Some(reason) => plan.kept_jobs.entry(*reason).or_default(),
+                Some(reason) => plan.kept_jobs.entry(reason).or_default(),
                 None => &mut plan.going_jobs,
             };
-            jobs.add(counts.len());
+            jobs.add(thing.runs.len());
         }
         match reason {
-            Some(reason) => *plan.kept.entry(*reason).or_default() += counts.len(),
-            None => plan.runs.extend(counts.iter().map(|run| run.going())),
+            Some(reason) => *plan.kept.entry(reason).or_default() += thing.runs.len(),
+            None => {
+                plan.runs.extend(thing.runs.iter().map(|run| run.going()));
+                gone.push(thing);
+            }
         }
     }
     let is_absent = |key: &&String| !runs.iter().any(|run| run.labels.contains_key(*key));
     plan.absent = keep.per.iter().filter(is_absent).cloned().collect();
     plan.going = plan.runs.len();
     plan.bytes = plan.runs.iter().map(|going| going.file_bytes).sum();
-    plan
+    (plan, gone)
 }
 
 /// `3 runs and 2 jobs (16 ranks)`: what goes.
@@ -259,36 +345,74 @@ fn in_words(runs: usize, JobsAmong { jobs, ranks }: JobsAmong) -> String {
 /// The database's.
 pub async fn look_ahead(store: &Store, keep: Keep) -> StoreResult<Plan> {
     let now = store.latest_ms();
-    let read = store.read(move |reader| plan_of(reader, &keep, now));
+    let read = store.read(move |reader| {
+        let (runs, holders) = candidates(reader, &keep, now)?;
+        Ok(plan(&runs, &holders, &keep))
+    });
     let mut plan = read.await?;
     plan.runs.truncate(MOST_PLANNED);
     Ok(plan)
+}
+
+/// What a rule deleted as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// A run that is no rank of a job.
+    Run(Going),
+    /// A job.
+    Job {
+        /// As it was.
+        job: JobSummary,
+        /// How many of its ranks went: those that no other job keeps.
+        ranks: usize,
+    },
+}
+
+impl Gone {
+    /// Runs that were deleted with it.
+    pub const fn runs(&self) -> usize {
+        match self {
+            Gone::Run(_) => 1,
+            Gone::Job { ranks, .. } => *ranks,
+        }
+    }
 }
 
 /// Deletes the runs of a project that do not stay. For ten minutes that can be undone.
 ///
 /// # Errors
 /// The database's.
-pub async fn carry_out(store: &Store, keep: Keep) -> StoreResult<Plan> {
+pub async fn carry_out(store: &Store, keep: Keep) -> StoreResult<Vec<Gone>> {
     let now = store.latest_ms();
     // Looking and deleting are one transaction: no link is made in between.
     let delete = store.write(move |writer| {
-        let mut plan = plan_of(&writer.reader(), &keep, now)?;
-        for going in &plan.runs {
-            writer.delete_run(&going.run, now_ms())?;
+        let (runs, holders) = candidates(&writer.reader(), &keep, now)?;
+        let (_, going) = sorted_out(&runs, &holders, &keep);
+        let mut gone = Vec::new();
+        for Thing { runs, job } in going {
+            match job {
+                None => gone.extend(runs.iter().map(|run| Gone::Run(run.going()))),
+                Some(job) => gone.push(Gone::Job {
+                    job: writer.reader().job(job)?,
+                    ranks: runs.len(),
+                }),
+            }
+            for run in runs {
+                writer.delete_run(&run.run, now_ms())?;
+            }
         }
-        plan.deleted = true;
-        Ok(plan)
+        Ok(gone)
     });
     delete.await
 }
 
-fn plan_of(reader: &Reader, keep: &Keep, now_ms: i64) -> StoreResult<Plan> {
+/// The runs of a project, and what holds them.
+fn candidates(reader: &Reader, keep: &Keep, now_ms: i64) -> StoreResult<(Vec<Candidate>, Holders)> {
     let runs = reader.runs(Which::Live, &[], Slice::ALL)?;
     let shares = reader.shares(None, Slice::ALL, now_ms)?;
     let recorded = reader.comparisons(None, Slice::ALL)?;
-    let runs: Vec<Candidate> = runs.into_iter().map(Candidate::from).collect();
-    Ok(plan(&runs, &Holders::new(&shares, recorded), keep))
+    let runs = runs.into_iter().map(Candidate::from).collect();
+    Ok((runs, Holders::new(&shares, recorded, keep, now_ms)))
 }
 
 #[cfg(test)]
@@ -305,13 +429,21 @@ mod tests {
             source: RunSource::Upload,
             file_bytes: Bytes(10),
             jobs: Vec::new(),
+            is_elsewhere: false,
             labels: labels.collect::<Labels>(),
         }
     }
 
+    fn rule(newest: u32, per: &[&str]) -> Keep {
+        Keep {
+            newest,
+            per: per.iter().map(|key| (*key).to_owned()).collect(),
+            pull_request_days: Some(Keep::PULL_REQUEST_DAYS),
+        }
+    }
+
     fn gone(runs: &[Candidate], holders: &Holders, newest: u32, per: &[&str]) -> Vec<String> {
-        let per: Vec<String> = per.iter().map(|key| (*key).to_owned()).collect();
-        let plan = plan(runs, holders, &Keep { newest, per });
+        let plan = plan(runs, holders, &rule(newest, per));
         plan.runs.into_iter().map(|gone| gone.name).collect()
     }
 
@@ -329,10 +461,7 @@ mod tests {
         let none = Holders::default();
         assert_eq!(gone(&runs, &none, 2, &[]), ["c", "e", "f"]);
         assert_eq!(gone(&runs, &none, 1, &["branch"]), ["c", "f"]);
-        let keep = |per: &[&str]| Keep {
-            newest: 1,
-            per: per.iter().map(|key| (*key).to_owned()).collect(),
-        };
+        let keep = |per: &[&str]| rule(1, per);
         assert_eq!(
             plan(&runs, &none, &keep(&["branch", "brnach"])).absent,
             ["brnach"]
@@ -370,6 +499,83 @@ mod tests {
         assert_eq!(gone(&runs, &holders, 1, &[]), ["old"]);
     }
 
+    /// The newest rank says nothing: its labels were refused, or somebody labelled another one.
+    #[test]
+    fn a_job_is_of_the_kinds_of_all_its_ranks() {
+        let rank = |job: &str, n: u32, labels: &[(&str, &str)]| Candidate {
+            jobs: vec![format!("job_{job}").parse().unwrap()],
+            ..run(&format!("{job}{n}"), labels)
+        };
+        let job = |name: &str, labels: &[(&str, &str)]| {
+            [rank(name, 1, &[]), rank(name, 0, labels)].to_vec()
+        };
+        let (dev, release) = (("branch", "dev"), ("branch", "release"));
+        let none = Holders::default();
+        let runs = [
+            job("d", &[dev]),
+            job("c", &[dev]),
+            job("b", &[release]),
+            job("a", &[release]),
+            vec![run("alone", &[])],
+        ]
+        .concat();
+        assert_eq!(gone(&runs, &none, 1, &["branch"]), ["c1", "c0", "a1", "a0"]);
+        assert_eq!(gone(&runs, &none, 2, &["branch"]), [""; 0]);
+        // A rank of each kind: it counts in both, and one that keeps it is enough.
+        let both = vec![rank("x", 1, &[dev]), rank("x", 0, &[release])];
+        let older = [job("d", &[dev]), job("r", &[release])].concat();
+        let runs = [both.clone(), older].concat();
+        let all_older = ["d1", "d0", "r1", "r0"];
+        assert_eq!(gone(&runs, &none, 1, &["branch"]), all_older);
+        let newer = [job("d", &[dev]), both].concat();
+        assert_eq!(gone(&newer, &none, 1, &["branch"]), [""; 0]);
+        // What one rank lacks, another one tells: no kind of its own.
+        let (config, other) = (("config", "a"), ("config", "b"));
+        let runs = [
+            vec![rank("x", 1, &[config]), rank("x", 0, &[dev])],
+            vec![run("same", &[config, dev]), run("other", &[other, dev])],
+            vec![run("half", &[config])],
+        ]
+        .concat();
+        assert_eq!(gone(&runs, &none, 1, &["branch", "config"]), ["same"]);
+    }
+
+    #[test]
+    fn a_pull_request_holds_its_newest_comparison_and_young_ones() {
+        let now = 100 * DAY_MS;
+        let recorded = |name: &str, pr: Option<&str>, days: i64| RecordedComparison {
+            id: format!("cmp_{name}").parse().unwrap(),
+            name: name.to_owned(),
+            runs: vec![run(name, &[]).run, run("base", &[]).run],
+            pr: pr.map(str::to_owned),
+            created_ms: now - days * DAY_MS,
+        };
+        let names = ["base", "one", "two", "three", "four", "other", "none"];
+        let check = |days: Option<u32>, expected: &[&str]| {
+            let all = vec![
+                recorded("one", Some("a"), 50),
+                recorded("four", Some("a"), 2),
+                recorded("three", Some("a"), 29),
+                recorded("two", Some("a"), 31),
+                recorded("other", Some("b"), 90),
+                recorded("none", None, 1),
+            ];
+            let keep = Keep {
+                pull_request_days: days,
+                ..rule(0, &[])
+            };
+            let holders = Holders::new(&[], all, &keep, now);
+            let runs: Vec<Candidate> = names.iter().map(|name| run(name, &[])).collect();
+            let plan = plan(&runs, &holders, &keep);
+            let gone: Vec<&str> = plan.runs.iter().map(|gone| gone.name.as_str()).collect();
+            assert_eq!(gone, expected, "{days:?}");
+        };
+        check(Some(30), &["one", "two", "none"]);
+        check(Some(0), &["one", "two", "three", "none"]);
+        check(Some(u32::MAX), &["none"]);
+        check(None, &["none"]);
+    }
+
     #[test]
     fn a_recording_of_two_jobs_stays_with_each_of_them() {
         let rank = |name: &str, jobs: &[&str], labels: &[(&str, &str)]| Candidate {
@@ -389,11 +595,12 @@ mod tests {
         assert_eq!(gone(&runs, &none, 0, &[]), ["new0", "other"]);
         let of_x = chosen(runs.clone(), &["branch=x".parse().unwrap()]);
         assert_eq!(gone(&of_x, &none, 0, &[]), ["new0"]);
-        let keep = Keep {
-            newest: 0,
-            per: Vec::new(),
-        };
-        let plan = plan(&runs, &none, &keep);
+        // What the shared rank says counts for its chosen job, too.
+        let mut held = runs.clone();
+        held[1].labels = [("pinned".to_owned(), "yes".to_owned())].into();
+        let of_x = chosen(held, &["branch=x".parse().unwrap()]);
+        assert_eq!(gone(&of_x, &none, 0, &[]), [""; 0]);
+        let plan = plan(&runs, &none, &rule(0, &[]));
         assert_eq!(going_in_words(&plan), "2 jobs (2 ranks)");
         let kept = kept_in_words(&plan).map(|(_, runs)| runs);
         assert_eq!(kept.collect::<Vec<_>>(), ["1 job (2 ranks)"]);
@@ -453,8 +660,7 @@ mod tests {
         }
         runs.push(run("old", &[("pinned", "yes")]));
         let check = |newest: u32, goes: &str, stays: &[&str]| {
-            let per = Vec::new();
-            let plan = plan(&runs, &Holders::default(), &Keep { newest, per });
+            let plan = plan(&runs, &Holders::default(), &rule(newest, &[]));
             assert_eq!(going_in_words(&plan), goes, "{newest}");
             let kept = kept_in_words(&plan);
             let kept: Vec<String> = kept.map(|(why, n)| format!("{n}: {why:?}")).collect();

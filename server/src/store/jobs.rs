@@ -74,10 +74,10 @@ const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
      (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
       WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
 
-/// Which jobs are listed: not those that are the same as an earlier one, and not those of which
-/// nothing came, because all that was sent into them was cancelled or failed. Such a job is kept
-/// for a while, for whoever sends its ranks again.
-const LISTED: &str = "same_as IS NULL \
+/// Which jobs are listed: not those that are deleted or the same as an earlier one, and not those
+/// of which nothing came, because all that was sent into them was cancelled or failed. Such a job
+/// is kept for a while, for whoever sends its ranks again.
+const LISTED: &str = "same_as IS NULL AND deleted_ms IS NULL \
      AND (EXISTS (SELECT 1 FROM job_ranks j WHERE j.job = jobs.id) \
        OR EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
          AND state IN ('announced', 'running')) \
@@ -85,8 +85,8 @@ const LISTED: &str = "same_as IS NULL \
          AND state IN ('cancelled', 'failed')))";
 
 impl Reader<'_> {
-    /// Jobs, newest first, without those that are the same as an earlier one and those of which
-    /// nothing came.
+    /// Jobs, newest first, without those that are deleted or the same as an earlier one and those
+    /// of which nothing came.
     pub fn jobs(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobSummary>> {
         let sql =
             format!("{SUMMARIES} WHERE {LISTED} ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2");
@@ -142,13 +142,14 @@ impl Reader<'_> {
         Ok(jobs)
     }
 
-    /// One job; of two that are the same, the earlier, whichever is asked for.
+    /// One job that is not deleted; of two that are the same, the earlier, whichever is asked for.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn job(&self, id: &JobId) -> StoreResult<JobSummary> {
         let sql = format!(
-            "{SUMMARIES} WHERE jobs.id = coalesce((SELECT same_as FROM jobs WHERE id = ?1), ?1)"
+            "{SUMMARIES} WHERE jobs.id = coalesce((SELECT same_as FROM jobs WHERE id = ?1), ?1) \
+             AND jobs.deleted_ms IS NULL"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let found = statement.query_row([id.as_str()], |row| Ok(summary_of(row)));
@@ -171,7 +172,7 @@ impl Reader<'_> {
     /// The job that was made with a key, even if it is the same as an earlier one for now: a rank
     /// that is still to come may tell them apart.
     pub fn job_by_key(&self, key: &str) -> StoreResult<Option<JobSummary>> {
-        let sql = format!("{SUMMARIES} WHERE jobs.key = ?1");
+        let sql = format!("{SUMMARIES} WHERE jobs.key = ?1 AND jobs.deleted_ms IS NULL");
         let mut statement = self.tx.prepare_cached(&sql)?;
         let found = statement.query_row([key], |row| Ok(summary_of(row)));
         found.optional()?.transpose()
@@ -216,7 +217,8 @@ impl Reader<'_> {
         let Selected { condition, .. } = selected;
         let sql = format!(
             "SELECT j.run, j.job, jobs.name, j.rank FROM job_ranks j JOIN jobs ON jobs.id = j.job \
-             WHERE jobs.same_as IS NULL AND j.run IN (SELECT id FROM runs WHERE {condition}) \
+             WHERE jobs.same_as IS NULL AND jobs.deleted_ms IS NULL \
+             AND j.run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY jobs.created_ms, jobs.id, j.rank DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
@@ -257,7 +259,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes a job without ranks. If it has a `key`, later pushes find it by that.
+    /// Makes a job without ranks. If it has a `key`, later pushes find it by that, and no longer a
+    /// deleted job that had it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] when there are too many.
@@ -268,6 +271,8 @@ impl Writer<'_> {
         key: Option<&str>,
         now_ms: i64,
     ) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET key = NULL WHERE key = ?1 AND deleted_ms IS NOT NULL";
+        self.tx.execute(sql, [key])?;
         let sql = "INSERT INTO jobs (id, name, key, created_ms) VALUES (?1, ?2, ?3, ?4)";
         self.tx
             .execute(sql, params![id.as_str(), name, key, now_ms])?;
@@ -284,10 +289,10 @@ impl Writer<'_> {
     /// Makes a run a rank of a job. It replaces the run that was this rank before, and stays in its
     /// other jobs: a push never changes what another job shows. It also stays the other ranks of
     /// this job that it is: ranks whose recordings are the same bytes are one run. If the job does
-    /// not exist, the run stays alone.
+    /// not exist or is deleted, the run stays alone.
     pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
         let RankOfJob { job, rank } = place;
-        let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";
+        let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1 AND deleted_ms IS NULL)";
         if !self.tx.query_row(sql, [job.as_str()], |row| row.get(0))? {
             return Ok(());
         }
@@ -298,7 +303,8 @@ impl Writer<'_> {
     }
 
     /// Finds out again which jobs are the same as an earlier one, after `run` became a rank of
-    /// `job`. A job is the same if the earlier one has all of its ranks, recording for recording.
+    /// `job`. A job is the same if the earlier one has all of its ranks, recording for recording,
+    /// and is not deleted.
     ///
     /// Others than these cannot have changed: the jobs of that run, which may be part of `job` now,
     /// and the jobs that were the same as `job`, which may have lost a rank that they share.
@@ -316,7 +322,7 @@ impl Writer<'_> {
             self.tx.prepare_cached(sql)?.execute([id])?;
         }
         let sql = "UPDATE jobs SET same_as = (SELECT earlier.id FROM jobs earlier \
-             WHERE earlier.same_as IS NULL \
+             WHERE earlier.same_as IS NULL AND earlier.deleted_ms IS NULL \
              AND (earlier.created_ms, earlier.id) < (jobs.created_ms, jobs.id) \
              AND earlier.id IN (SELECT job FROM job_ranks WHERE run = \
                (SELECT run FROM job_ranks WHERE job = jobs.id LIMIT 1)) \
@@ -330,7 +336,35 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Deletes a job, and those that are the same; its runs stay.
+    /// Hides a job, and those that are the same. [`Writer::restore_jobs_of`] undoes that, until the
+    /// job is removed for good.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn delete_job(&mut self, id: &JobId, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET deleted_ms = ?2 WHERE id = ?1";
+        match self.tx.execute(sql, params![id.as_str(), now_ms])? {
+            0 => Err(missing(id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows the hidden jobs of a run again.
+    pub fn restore_jobs_of(&mut self, run: &RunId) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET deleted_ms = NULL WHERE deleted_ms IS NOT NULL \
+                   AND id IN (SELECT job FROM job_ranks WHERE run = ?1)";
+        self.tx.execute(sql, [run.as_str()])?;
+        Ok(())
+    }
+
+    /// Removes for good the jobs that were deleted before `before_ms`.
+    pub fn purge_jobs(&mut self, before_ms: i64) -> StoreResult<()> {
+        let sql = "DELETE FROM jobs WHERE deleted_ms < ?1";
+        self.tx.execute(sql, [before_ms])?;
+        Ok(())
+    }
+
+    /// Removes a job for good, and those that are the same; its runs stay.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].

@@ -7,6 +7,7 @@ use api::ids::PersonId;
 use api::people::Role;
 use api::projects::{Keep, ProjectName, ProjectSettings};
 use rusqlite::{Row, params};
+use serde_json::Value;
 use std::str::FromStr;
 use trace::units::Bytes;
 
@@ -165,9 +166,7 @@ fn project_of(row: &Row) -> StoreResult<ProjectRow> {
     let everybody: Option<String> = row.get("everybody")?;
     let keep: Option<String> = row.get("keep")?;
     let quota: Option<i64> = row.get("quota")?;
-    let read = |text: String| {
-        serde_json::from_str::<Keep>(&text).map_err(|_| corrupt("a project's rule", &text))
-    };
+    let read = |text: String| rule(&text).map_err(|_| corrupt("a project's rule", &text));
     Ok(ProjectRow {
         name: parsed("project's name", row.get("name")?)?,
         created_ms: row.get("created_ms")?,
@@ -180,6 +179,33 @@ fn project_of(row: &Row) -> StoreResult<ProjectRow> {
     })
 }
 
+/// A rule for old runs. When a rule could not name days yet, pull requests kept their runs for
+/// ever: such a rule goes on like that until somebody sets it again.
+fn rule(text: &str) -> serde_json::Result<Keep> {
+    let mut rule: serde_json::Map<String, Value> = serde_json::from_str(text)?;
+    rule.entry("pull_request_days").or_insert(Value::Null);
+    serde_json::from_value(Value::Object(rule))
+}
+
 fn parsed<T: FromStr>(what: &'static str, text: String) -> StoreResult<T> {
     text.parse().map_err(|_| corrupt(what, &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that was updated must not delete what it kept the hour before.
+    #[test]
+    fn a_rule_from_before_there_were_days_keeps_what_it_kept() {
+        let check = |text: &str, days: Option<u32>| {
+            let read = rule(text).unwrap();
+            assert_eq!((read.newest, read.pull_request_days), (3, days), "{text}");
+            let stored = serde_json::to_string(&read).unwrap();
+            assert_eq!(rule(&stored).unwrap(), read);
+        };
+        check("{\"newest\": 3, \"per\": [\"branch\"]}", None);
+        check("{\"newest\": 3, \"pull_request_days\": 30}", Some(30));
+        assert!(rule("{\"newest\": 3, \"other\": 1}").is_err());
+    }
 }

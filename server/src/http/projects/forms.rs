@@ -12,6 +12,7 @@ use api::routes;
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde::Deserialize;
+use timeline::format::plural;
 use trace::units::Bytes;
 
 /// What a form about a project says. Each form has some of these fields.
@@ -25,6 +26,8 @@ pub struct ProjectForm {
     /// How many runs stay. A text, so that what is no number can be shown again.
     newest: String,
     per: String,
+    /// For how many days pull requests keep runs; empty: for ever.
+    pull_request_days: Option<String>,
 }
 
 /// A field that can be wrong.
@@ -35,6 +38,7 @@ pub enum Field {
     Quota,
     Newest,
     Per,
+    Days,
 }
 
 /// Why a form was refused, and because of which field, if it was one.
@@ -167,19 +171,32 @@ impl ProjectForm {
         let keep = Keep {
             newest,
             per: words(&self.per),
+            pull_request_days: self.days()?,
         };
         projects::retention::check_kinds(&keep).map_err(|error| Field::Per.refuses(error))?;
         projects::retention::check(&keep).map_err(|error| Field::Newest.refuses(error))?;
         Ok(keep)
     }
 
+    fn days(&self) -> Result<Option<u32>, Refusal> {
+        let Some(text) = self.pull_request_days.as_deref() else {
+            return Ok(Some(Keep::PULL_REQUEST_DAYS));
+        };
+        let days = match text.trim() {
+            "" => Ok(None),
+            text => text.parse::<u32>().map(Some),
+        };
+        let why = "a number of days is needed here, or nothing: for ever";
+        days.map_err(|_| Field::Days.refuses(bad(why)))
+    }
+
     /// The page of the project with this rule in its form.
     pub fn back(&self, project: &str) -> String {
         let (newest, per) = (encode(&self.newest), encode(&self.per));
-        format!(
-            "{}?newest={newest}&per={per}",
-            routes::project_page(project)
-        )
+        let page = routes::project_page(project);
+        let days = self.pull_request_days.as_deref().map(encode);
+        let days = days.map_or_else(String::new, |days| format!("&pull_request_days={days}"));
+        format!("{page}?newest={newest}&per={per}{days}")
     }
 
     fn everybody(&self) -> Result<Option<Option<Role>>, Refusal> {
@@ -275,12 +292,18 @@ pub fn settings_form(entry: &Entry, project: &Project, typed: &Typed) -> Markup 
 /// The form with the rule for old runs.
 pub fn keep_form(project: &Project, typed: &Typed) -> Markup {
     let keep = project.settings.keep.as_ref();
-    let (newest, per) = match typed.form.newest.as_str() {
+    let form = &typed.form;
+    let (newest, per) = match form.newest.as_str() {
         "" => (
             keep.map(|keep| keep.newest.to_string()),
             keep.map(|keep| keep.per.join(", ")),
         ),
-        newest => (Some(newest.to_owned()), Some(typed.form.per.clone())),
+        newest => (Some(newest.to_owned()), Some(form.per.clone())),
+    };
+    let days = match (&form.pull_request_days, keep) {
+        (Some(text), _) => text.clone(),
+        (None, Some(keep)) => days_typed(keep),
+        (None, None) => Keep::PULL_REQUEST_DAYS.to_string(),
     };
     html! {
         form class="account-form" method="get" action=(routes::project_plan_page(&project.name)) {
@@ -298,9 +321,14 @@ pub fn keep_form(project: &Project, typed: &Typed) -> Markup {
             (typed.alert(Some(Field::Per)))
             input id="per" class="input" name="per" placeholder="branch, config" value=[per]
                 aria-invalid=[typed.is_wrong(Field::Per)];
+            label for="days" { "Keep what a pull request showed for so many days" }
+            (typed.alert(Some(Field::Days)))
+            input id="days" class="input" name="pull_request_days" type="number" min="0"
+                placeholder="empty: for ever" value=(days)
+                aria-invalid=[typed.is_wrong(Field::Days)];
             p class="muted" {
-                "Runs with the label " code { "pinned" } ", of benches, opened by a link or shown "
-                "in a pull request stay."
+                "Runs with the label " code { "pinned" } ", of benches, opened by a link, or in "
+                "the newest comparison of a pull request stay."
             }
             button class="button" type="submit" { "Show what would be deleted" }
         }
@@ -313,15 +341,29 @@ pub fn keep_form(project: &Project, typed: &Typed) -> Markup {
     }
 }
 
+/// For how many days pull requests keep runs, as somebody would type it.
+pub fn days_typed(keep: &Keep) -> String {
+    let days = keep.pull_request_days;
+    days.map_or_else(String::new, |days| days.to_string())
+}
+
 /// The rule in words.
 pub fn rule(keep: &Keep) -> String {
     let newest = match keep.newest {
         1 => "the newest run".to_owned(),
         n => format!("the newest {n} runs"),
     };
-    match keep.per.as_slice() {
+    let newest = match keep.per.as_slice() {
         [] => newest,
         per => format!("{newest} of each {}", per.join(" and ")),
+    };
+    match keep.pull_request_days {
+        None => format!("{newest}, and all that pull requests showed"),
+        Some(0) => format!("{newest}, and what pull requests show now"),
+        Some(days) => {
+            let days = plural(u64::from(days), "day");
+            format!("{newest}, and what pull requests show now or showed in the last {days}")
+        }
     }
 }
 

@@ -233,6 +233,8 @@ pub struct PlanQuery {
     /// Labels that tell kinds apart, with commas between them.
     #[serde(default)]
     per: String,
+    /// For how many days each comparison of a pull request keeps its runs. Unless given, 30.
+    pull_request_days: Option<u32>,
 }
 
 impl PlanQuery {
@@ -240,6 +242,7 @@ impl PlanQuery {
         Keep {
             newest: self.newest,
             per: words(&self.per),
+            pull_request_days: self.pull_request_days.or(Some(Keep::PULL_REQUEST_DAYS)),
         }
     }
 }

@@ -7,7 +7,8 @@ use super::super::cookies;
 use super::super::extract::{Client, Form, Path, Query};
 use super::super::shell::{date, page, problem, scripted};
 use super::forms::{
-    self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
+    self, Field, ProjectForm, Refusal, Typed, close_form, days_typed, keep_form, new_form, rule,
+    settings_form,
 };
 use super::{changed, may_look, membership, planned, set_role, told};
 use crate::app::App;
@@ -114,7 +115,10 @@ async fn projects_with(main: &Arc<App>, entry: &Entry, typed: &Typed) -> Result<
         } @else {
             (table(&projects))
         }
-        @if entry.is_admin() { (new_form(typed)) }
+        @if entry.is_admin() {
+            p { a href=(routes::USAGE_PAGE) { "What takes the disk" } }
+            (new_form(typed))
+        }
     };
     let page = page(main, Some(entry), "Projects", &body);
     Ok((typed.status(), page).into_response())
@@ -407,6 +411,7 @@ pub async fn plan_page(
             input type="hidden" name="what" value="keep";
             input type="hidden" name="newest" value=(keep.newest);
             input type="hidden" name="per" value=(keep.per.join(","));
+            input type="hidden" name="pull_request_days" value=(days_typed(&keep));
             button class="button primary" type="submit" { "Delete such runs each hour" }
             a class="button" href=(form.back(&project)) { "Back" }
         }

@@ -4,6 +4,7 @@ use super::super::packed_snapshot;
 use super::{Team, with};
 use crate::projects::LEAST_QUOTA;
 use crate::samples;
+use api::ids::RunId;
 use api::people::{AuditEntry, Role};
 use api::problem::ProblemCode;
 use api::projects::{Member, Plan, Project, WhyKept};
@@ -11,6 +12,7 @@ use api::routes;
 use api::runs::FinishedUpload;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
+use std::time::Duration;
 use trace::units::Bytes;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +40,7 @@ async fn a_project_takes_no_more_than_its_quota() {
     change(with(&team.ada), json!({ "quota": LEAST_QUOTA }))
         .await
         .expect(StatusCode::OK);
-    share.measured(LEAST_QUOTA);
+    share.measured(LEAST_QUOTA, LEAST_QUOTA);
     let refused = team
         .upload(with(&team.ada).of("vision"), packed_snapshot())
         .await;
@@ -131,6 +133,36 @@ async fn old_runs_are_shown_before_they_are_deleted() {
     assert_eq!(plan.read::<Plan>().absent, ["brnach"]);
 }
 
+/// What an earlier push of it showed is kept only for the days that the rule names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_holds_what_it_shows_last() {
+    let team = Team::start().await;
+    let ada = with(&team.ada).of("vision");
+    let mut runs = Vec::new();
+    for name in ["plain_lm", "streams", "oom"] {
+        let sent = team.upload(ada, samples::find(name).unwrap().file).await;
+        let sent: FinishedUpload = sent.expect(StatusCode::CREATED).read();
+        runs.push(sent.run.id);
+    }
+    for compared in [&runs[..2], &runs[1..]] {
+        // The second one is the newer one, also by a clock of milliseconds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let body = json!({ "runs": compared, "pr": "https://github.com/me/repo/pull/7" });
+        let recorded = team.ask(ada, Method::POST, routes::COMPARISONS, body).await;
+        recorded.expect(StatusCode::OK);
+    }
+    let check = async |days: &str, gone: &[&RunId], held: usize| {
+        let path = format!("/api/projects/vision/plan?newest=1&pull_request_days={days}");
+        let plan = team.get(with(&team.ada), &path).await;
+        let plan: Plan = plan.expect(StatusCode::OK).read();
+        let goes: Vec<&RunId> = plan.runs.iter().map(|going| &going.run).collect();
+        assert_eq!(goes, gone, "{days}");
+        assert_eq!(plan.kept[&WhyKept::PullRequest], held, "{days}");
+    };
+    check("0", &[&runs[0]], 2).await;
+    check("30", &[], 3).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_project_opens_nothing_and_keeps_everything() {
     let team = Team::start().await;
@@ -190,6 +222,12 @@ async fn what_is_done_to_projects_is_written_down_with_the_project() {
     );
     assert_eq!(said("set_member").0, "bo (reader) in vision");
     assert_eq!(said("make_project").0, "secret");
+    let uploads = async |project: &str| {
+        let path = format!("/api/audit?action=upload&project={project}");
+        let found: Vec<AuditEntry> = team.get(with(&team.ada), &path).await.read();
+        found.len()
+    };
+    assert_eq!((uploads("vision").await, uploads("secret").await), (1, 0));
     let members = team
         .get(with(&team.bo.token.secret), "/api/projects/vision/members")
         .await;

@@ -3,7 +3,7 @@
 use super::super::{Answer, request};
 use super::{Asks, Team, headed, with};
 use api::people::Role;
-use api::projects::Project;
+use api::projects::{Keep, Project};
 use api::routes;
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
@@ -243,10 +243,10 @@ async fn kept_as_asked(team: &Team) {
     assert_eq!(audio.role, Role::Admin);
     assert_eq!(audio.settings.everybody, None);
     assert_eq!(audio.settings.quota.map(|quota| quota.get()), Some(2 << 30));
-    assert_eq!(
-        audio.settings.keep.as_ref().unwrap().per,
-        ["branch", "config"]
-    );
+    let keep = audio.settings.keep.as_ref().unwrap();
+    assert_eq!(keep.per, ["branch", "config"]);
+    // A form without the field, of a page from before.
+    assert_eq!(keep.pull_request_days, Some(Keep::PULL_REQUEST_DAYS));
     let page = team
         .get(with(bo), "/projects/audio")
         .await
@@ -330,4 +330,39 @@ async fn what_was_typed_about_a_project_is_not_lost() {
     let again = "/projects/vision?newest=3&per=branch%2C+config";
     let shown = ["value=\"3\"", "value=\"branch, config\"", "All runs stay"];
     check((Method::GET, again), "", 200, &shown).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rule_for_old_runs_says_for_how_long_pull_requests_keep_theirs() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let check = async |path: &str, status: StatusCode, shown: &[&str]| {
+        let page = team.get(ada, path).await.expect(status);
+        let text = String::from_utf8_lossy(&page.body).into_owned();
+        for part in shown {
+            assert!(text.contains(part), "{path}: no {part} in {text}");
+        }
+    };
+    let field = |days: &str| format!("placeholder=\"empty: for ever\" value=\"{days}\"");
+    let hidden = |days: &str| format!("name=\"pull_request_days\" value=\"{days}\"");
+    let page = "/projects/vision";
+    check(page, StatusCode::OK, &["All runs stay", &field("30")]).await;
+    let plan = "/projects/vision/plan?newest=3&per=";
+    let back = "newest=3&amp;per=&amp;pull_request_days=7";
+    let plan = async |days: &str, status: StatusCode, shown: &[&str]| {
+        check(&format!("{plan}&pull_request_days={days}"), status, shown).await;
+    };
+    let told = "showed in the last 7 days";
+    plan("7", StatusCode::OK, &[told, &hidden("7"), back]).await;
+    let all = "and all that pull requests showed";
+    plan("", StatusCode::OK, &[all, &hidden("")]).await;
+    let refused = "or nothing: for ever";
+    plan("soon", StatusCode::BAD_REQUEST, &[refused, &field("soon")]).await;
+    // Kept for ever, it stays empty in the form.
+    let keep = json!({ "keep": { "newest": 3, "pull_request_days": null } });
+    let kept = team
+        .ask(ada, Method::PATCH, "/api/projects/vision", keep)
+        .await;
+    kept.expect(StatusCode::OK);
+    check(page, StatusCode::OK, &[all, &field("")]).await;
 }

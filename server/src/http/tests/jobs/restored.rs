@@ -1,0 +1,78 @@
+//! A job that is deleted with its runs can be restored with them.
+
+use super::super::Server;
+use super::{job, listed, recorded, send, send_again};
+use crate::system::clock::now_ms;
+use api::ids::JobId;
+use api::jobs::JobSummary;
+use api::routes;
+use api::runs::RunSummary;
+use axum::http::{Method, StatusCode};
+use serde_json::json;
+use trace::ranks::Rank;
+
+async fn delete(server: &Server, job: &JobId) {
+    let path = routes::job_with_runs(job);
+    let deleted = server.json(Method::DELETE, &path, "").await;
+    deleted.expect(StatusCode::OK);
+}
+
+async fn restore(server: &Server, run: &RunSummary) -> RunSummary {
+    let path = routes::run_restore(&run.id);
+    let restored = server.json(Method::POST, &path, "").await;
+    restored.expect(StatusCode::OK).read()
+}
+
+async fn status(server: &Server, job: &JobId) -> StatusCode {
+    server.get(&routes::job(job)).await.status
+}
+
+async fn keyed(server: &Server) -> JobSummary {
+    let body = json!({ "name": "wide", "key": "start" }).to_string();
+    let made = server.json(Method::POST, routes::JOBS, &body).await;
+    made.expect(StatusCode::CREATED).read()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_job_comes_back_with_the_first_of_its_runs() {
+    let server = Server::start().await;
+    let wide = keyed(&server).await;
+    let mut runs = Vec::new();
+    for rank in 0..2 {
+        runs.push(send(&server, &wide, rank, recorded(rank, 8)).await);
+    }
+    delete(&server, &wide.id).await;
+    assert_eq!(status(&server, &wide.id).await, StatusCode::NOT_FOUND);
+    assert!(listed(&server).await.is_empty());
+    let place = restore(&server, &runs[1]).await.job.unwrap();
+    assert_eq!((place.job, place.rank), (wide.id.clone(), Rank(1)));
+    assert_eq!(status(&server, &wide.id).await, StatusCode::OK);
+    assert_eq!(listed(&server).await, [("wide".to_owned(), 1)]);
+    restore(&server, &runs[0]).await;
+    assert_eq!(listed(&server).await, [("wide".to_owned(), 2)]);
+
+    // A push with its key finds it again.
+    let body = json!({ "name": "other", "key": "start" }).to_string();
+    let found = server.json(Method::POST, routes::JOBS, &body).await;
+    let found: JobSummary = found.expect(StatusCode::OK).read();
+    assert_eq!(found.id, wide.id);
+}
+
+/// Whoever deletes a job to send it anew, under another name perhaps, gets what they send.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_job_is_in_nobodys_way_and_goes_with_its_runs() {
+    let server = Server::start().await;
+    let wide = keyed(&server).await;
+    let run = send(&server, &wide, 0, recorded(0, 8)).await;
+    delete(&server, &wide.id).await;
+    let right = job(&server, "right").await;
+    let again = send_again(&server, &right, 0, recorded(0, 8)).await;
+    assert_eq!(again.job.unwrap().job, right.id);
+    assert_eq!(listed(&server).await, [("right".to_owned(), 1)]);
+    assert_eq!(status(&server, &wide.id).await, StatusCode::NOT_FOUND);
+    assert_ne!(keyed(&server).await.id, wide.id);
+    // Removed for good, it does not come back, although its run is there.
+    server.app.uploads.purge(now_ms() + 1).await.unwrap();
+    assert_eq!(restore(&server, &run).await.job.unwrap().job, right.id);
+    assert_eq!(status(&server, &wide.id).await, StatusCode::NOT_FOUND);
+}
