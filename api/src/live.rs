@@ -9,7 +9,7 @@ use trace::units::Bytes;
 pub const MOST_STEPS: usize = 1000;
 /// Most steps that a snapshot can be asked for.
 pub const MOST_CAPTURED: u32 = 100;
-/// Most live runs in an answer, the newest.
+/// Most live runs in an answer.
 pub const MOST_RUNS: usize = 200;
 /// Most points of a curve.
 pub const MOST_POINTS: usize = 500;
@@ -28,7 +28,7 @@ pub struct NewLive {
     pub ranks: Option<u32>,
     /// The key that all its processes share.
     pub job: Option<String>,
-    /// CUDA ordinal.
+    /// CUDA ordinal; 127 at most.
     pub device: u32,
     /// How much of the device's memory the process may use; 1 byte at least, absent where it is
     /// not known.
@@ -143,6 +143,26 @@ pub struct LiveRun {
     pub last: Option<LiveStep>,
     /// What somebody should look at, a sentence each.
     pub warnings: Vec<String>,
+    /// In the list of trainings: how all processes of its training stand, for which this one
+    /// stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<LiveProcesses>,
+}
+
+/// How the processes of a training stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LiveProcesses {
+    /// All of them.
+    pub all: u32,
+    /// Those that run.
+    pub running: u32,
+    /// Those that never said that they ended, and were not heard of for ten minutes.
+    pub silent: u32,
+    /// Those that failed or ran out of memory.
+    pub failed: u32,
+    /// Those that run and at which somebody should look.
+    pub warned: u32,
 }
 
 /// What was in memory after a step.
@@ -165,13 +185,13 @@ pub struct LiveStep {
     pub ooms: u64,
 }
 
-/// Live runs, the newest first.
+/// Trainings, each by the process that needs somebody most; or the processes of one training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LiveRuns {
-    /// The runs.
+    /// Those of this page.
     pub runs: Vec<LiveRun>,
-    /// How many there are; more than are listed when the oldest are left out.
+    /// How many there are on all pages.
     #[serde(default)]
     pub total: u32,
 }

@@ -28,6 +28,26 @@ pub fn push_line(origin: &str, project: Option<&str>) -> String {
     format!("tidemark push snapshot.pickle --server {origin}{project}")
 }
 
+/// A program that reports its memory while it runs, with the place of the training left open. It
+/// runs as it is.
+pub fn live_lines(origin: &str) -> String {
+    let with = format!("with Capture(\"{origin}\", live=True) as capture:");
+    let lines = [
+        "from tidemark_capture import Capture",
+        "",
+        &with,
+        "    for step in range(100):",
+        "        ...  # one step of the training",
+        "        capture.step()",
+    ];
+    lines.join("\n")
+}
+
+/// A command that runs a script which reports.
+pub fn live_line(origin: &str) -> String {
+    format!("python -m tidemark_capture --live --server {origin} train.py")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +70,17 @@ mod tests {
         assert!(push_line(origin, None).ends_with(origin));
         assert!(push_line(origin, Some("vision")).ends_with(" --project vision"));
         assert_eq!(RECORD.lines().count(), 3);
+        assert_eq!(
+            live_lines(origin).lines().collect::<Vec<_>>(),
+            [
+                "from tidemark_capture import Capture",
+                "",
+                "with Capture(\"http://127.0.0.1:7878\", live=True) as capture:",
+                "    for step in range(100):",
+                "        ...  # one step of the training",
+                "        capture.step()",
+            ]
+        );
+        assert!(live_line(origin).contains(origin));
     }
 }

@@ -1,5 +1,9 @@
 //! What to look at in a training that runs: memory that grows from step to step, and a peak that
-//! nears the limit.
+//! nears the limit. [`trainings`] makes one row of all processes of a training, [`judgements`]
+//! keeps what was found until the next report.
+
+pub mod judgements;
+pub mod trainings;
 
 use api::live::{LiveRun, LiveStep};
 use timeline::format::plural;
@@ -152,6 +156,7 @@ pub mod tests {
             capture: None,
             last: None,
             warnings: Vec::new(),
+            training: None,
         }
     }
 

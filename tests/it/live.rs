@@ -21,6 +21,24 @@ with Capture(name='llama', live=True, live_seconds=0.1, record=False) as capture
         time.sleep(0.02)
 ";
 
+/// The lines on the empty page are a whole program: pasted as they are, they report.
+#[tokio::test]
+async fn the_lines_that_the_page_shows_report_as_they_are() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/live")).await;
+    let there = "return !!document.querySelector('main pre code');";
+    browser.wait_until("the lines", there).await;
+    let lines = "return document.querySelector('main pre code').textContent;";
+    let lines = browser.eval(lines).await;
+    let folder = program(lines.as_str().expect("a text"));
+    let mut pasted = command(folder.path(), &["train.py"], &fixture("plain_lm"));
+    assert!(pasted.status().expect("python3 runs").success());
+    browser.goto(&server.url("/live")).await;
+    let listed = "return document.querySelectorAll('main tbody tr').length === 1;";
+    browser.wait_until("the training", listed).await;
+}
+
 #[tokio::test]
 async fn a_training_is_watched_and_asked_for_a_snapshot() {
     let server = TestServer::start();

@@ -1,84 +1,40 @@
-//! Trainings that report while they run.
+//! Trainings that report while they run. [`training`] says which processes are one training,
+//! [`kept`] how much is kept of them.
 
-use super::rows::{bytes, corrupt, uint};
+mod kept;
+mod training;
+
+use super::rows::{Slice, bytes, corrupt, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
 use crate::live::Concern;
+use crate::live::trainings::HEARD_MS;
 use api::ids::LiveId;
-use api::live::{Capture, LiveEnd, LiveOutcome, LiveRun, LiveStep, NewLive};
-use rusqlite::{OptionalExtension, Row, named_params, params};
+use api::live::{Capture, LiveEnd, LiveRun, LiveStep, NewLive};
+use rusqlite::{OptionalExtension, Row, params};
 use trace::units::Bytes;
-
-/// Steps kept of one run, the newest.
-const STEPS: u64 = 20_000;
-/// Runs kept, the newest.
-const RUNS: u32 = 500;
-/// A run without an outcome that was heard of so lately still runs. So many of those are kept
-/// besides.
-const RUNS_FOR_MS: i64 = 24 * 3600 * 1000;
-const MOST_RUNNING: u32 = 2000;
-/// In lists, who was not heard of for so long stands with those that have ended. Longer than most
-/// steps take: rows do not change places while somebody reads.
-const HEARD_MS: i64 = 10 * 60_000;
-
-/// How many live runs are read.
-#[derive(Clone, Copy, Debug)]
-pub struct MostLive {
-    /// In all.
-    pub runs: usize,
-    /// Ranks of one training that run, and as many that do not.
-    pub ranks: usize,
-}
+use training::{RANKS, outcome_name, outcome_of};
 
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";
 
-/// All ranks of the training `?1`.
-const RANKS: &str = "(id = ?1 OR job = (SELECT job FROM live WHERE id = ?1))";
-
-const OUTCOMES: [(LiveOutcome, &str); 3] = [
-    (LiveOutcome::Done, "done"),
-    (LiveOutcome::Failed, "failed"),
-    (LiveOutcome::OutOfMemory, "out_of_memory"),
-];
-
 impl Reader<'_> {
-    /// Live runs; all, or the ranks of one training. Those first that run, in an order that stays
-    /// while they report: the newest first, then by job and rank. Then those that have ended or
-    /// fell silent, the one heard of last first.
-    ///
-    /// Of the ranks of a training, those that failed are the last to be left out.
-    pub fn live_runs(
-        &self,
-        job: Option<&str>,
-        most: MostLive,
-        now_ms: i64,
-    ) -> StoreResult<Vec<LiveRun>> {
+    /// The processes of the training of this one: those that failed first, then those that fell
+    /// silent, those that run, and those that are done; each in the order of ranks, which stays
+    /// while they report.
+    pub fn live_ranks(&self, id: &LiveId, slice: Slice, now_ms: i64) -> StoreResult<Vec<LiveRun>> {
         let sql = format!(
-            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY coalesce(job, id), runs \
-             ORDER BY outcome IS NOT NULL AND outcome <> 'done' DESC, rank, id) AS place FROM \
-             (SELECT {COLUMNS}, outcome IS NULL AND seen_ms > :since AS runs FROM live \
-             WHERE :job IS NULL OR job = :job)) WHERE place <= :ranks \
-             ORDER BY runs DESC, iif(runs, created_ms, seen_ms) DESC, job, rank, id LIMIT :most"
+            "SELECT {COLUMNS} FROM live WHERE {RANKS} ORDER BY CASE \
+             WHEN outcome = 'done' THEN 3 WHEN outcome IS NOT NULL THEN 0 \
+             WHEN seen_ms > ?2 THEN 2 ELSE 1 END, rank, id LIMIT ?3 OFFSET ?4"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! {
-            ":job": job,
-            ":most": most.runs as i64,
-            ":ranks": i64::try_from(most.ranks).unwrap_or(i64::MAX),
-            ":since": now_ms - HEARD_MS,
-        })?;
+        let since = now_ms - HEARD_MS;
+        let mut rows = statement.query(params![id.as_str(), since, slice.limit, slice.offset])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             found.push(self.live_of(row)?);
         }
         Ok(found)
-    }
-
-    /// How many live runs there are; of all, or the ranks of one training.
-    pub fn count_live(&self, job: Option<&str>) -> StoreResult<u32> {
-        let sql = "SELECT count(*) FROM live WHERE :job IS NULL OR job = :job";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        Ok(statement.query_row(named_params! { ":job": job }, |row| row.get(0))?)
     }
 
     /// One live run.
@@ -99,7 +55,6 @@ impl Reader<'_> {
         let id: String = row.get("id")?;
         let labels: String = row.get("labels")?;
         let outcome: Option<String> = row.get("outcome")?;
-        let known = |text: &String| OUTCOMES.into_iter().find(|(_, name)| name == text);
         let limit: Option<i64> = row.get("limit_bytes")?;
         let capture = Capture {
             id: row.get("capture")?,
@@ -118,10 +73,11 @@ impl Reader<'_> {
             labels: serde_json::from_str(&labels).unwrap_or_default(),
             created_ms: row.get("created_ms")?,
             seen_ms: row.get("seen_ms")?,
-            outcome: outcome.as_ref().and_then(known).map(|(outcome, _)| outcome),
+            outcome: outcome_of(outcome.as_deref()),
             what: row.get("what")?,
             capture: (capture.id > 0).then_some(capture),
             warnings: Vec::new(),
+            training: None,
         })
     }
 
@@ -153,8 +109,12 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// A training begins. When too many have ended, or were not heard of for a day, those of them
-    /// heard of longest ago are deleted; so are those that run when too many do.
+    /// A process of a training begins. When too many trainings have ended, or were not heard of
+    /// for a day, those of them heard of longest ago are deleted, with all their processes; so are
+    /// those that run when too many do.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if too many processes run.
     pub fn begin_live(&mut self, id: &LiveId, new: &NewLive, now_ms: i64) -> StoreResult<()> {
         let labels = serde_json::to_string(&new.labels).expect("labels are plain data");
         // If the answer to the first attempt was lost, the process begins again.
@@ -163,6 +123,8 @@ impl Writer<'_> {
              AND NOT EXISTS (SELECT 1 FROM live_steps WHERE live = live.id)",
             params![new.job, new.rank],
         )?;
+        let sql = "SELECT coalesce(max(created_ms), 0) FROM live";
+        let began_ms = self.tx.query_row(sql, [], |row| row.get(0))?;
         self.tx.execute(
             "INSERT INTO live (id, name, job, rank, ranks, device, limit_bytes, labels, \
              created_ms, seen_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
@@ -178,14 +140,8 @@ impl Writer<'_> {
                 now_ms
             ],
         )?;
-        let sql = "WITH placed AS (SELECT id, runs, row_number() OVER \
-                   (PARTITION BY runs ORDER BY seen_ms DESC, id) AS place FROM \
-                   (SELECT id, seen_ms, outcome IS NULL AND seen_ms > ?1 AS runs FROM live)) \
-                   DELETE FROM live WHERE id IN \
-                   (SELECT id FROM placed WHERE place > iif(runs, ?2, ?3))";
-        self.tx
-            .execute(sql, params![now_ms - RUNS_FOR_MS, MOST_RUNNING, RUNS])?;
-        Ok(())
+        self.thin_silent(began_ms, now_ms)?;
+        self.keep_live(now_ms)
     }
 
     /// Adds reports of a training that has not ended, and returns the snapshot that is asked for.
@@ -215,11 +171,7 @@ impl Writer<'_> {
             ])?;
         }
         drop(statement);
-        self.tx.execute(
-            "DELETE FROM live_steps WHERE live = ?1 AND step <= \
-             (SELECT max(step) FROM live_steps WHERE live = ?1) - ?2",
-            params![id.as_str(), STEPS as i64],
-        )?;
+        self.keep_steps(id, now_ms)?;
         let capture = self.reader().live(id)?.capture;
         self.tx.execute(
             "UPDATE live SET seen_ms = ?2 WHERE id = ?1",
@@ -262,19 +214,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A training has ended.
+    /// A process of a training has ended. Of its steps those are kept that its page draws.
     ///
     /// # Errors
     /// As [`Writer::add_live_steps`].
     pub fn end_live(&mut self, id: &LiveId, end: &LiveEnd, now_ms: i64) -> StoreResult<()> {
         self.must_run(id)?;
-        let mut outcomes = OUTCOMES.into_iter();
-        let name = outcomes.find(|(outcome, _)| *outcome == end.outcome);
         self.tx.execute(
             "UPDATE live SET outcome = ?2, what = ?3, seen_ms = ?4 WHERE id = ?1",
-            params![id.as_str(), name.map(|(_, name)| name), end.what, now_ms],
+            params![id.as_str(), outcome_name(end.outcome), end.what, now_ms],
         )?;
-        Ok(())
+        self.thin_live(id)
     }
 
     fn must_run(&self, id: &LiveId) -> StoreResult<()> {
@@ -300,14 +250,11 @@ fn missing(id: &LiveId) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use super::kept::{ENDED, RUNNING, RUNS_FOR_MS};
     use super::*;
     use crate::store::Store;
     use api::labels::Labels;
-
-    const ALL: MostLive = MostLive {
-        runs: 10,
-        ranks: usize::MAX,
-    };
+    use api::live::LiveOutcome;
 
     fn id(n: u32) -> LiveId {
         format!("live_{n}").parse().unwrap()
@@ -343,78 +290,100 @@ mod tests {
         ended.unwrap();
     }
 
+    fn count(store: &Store) -> usize {
+        store
+            .read_now(|reader| reader.live_states(""))
+            .unwrap()
+            .len()
+    }
+
     #[test]
     fn a_training_that_runs_outlives_those_that_have_ended() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("t.db")).unwrap();
         let there = |n: u32| store.read_now(|reader| reader.live(&id(n))).is_ok();
-        let count = || store.read_now(|reader| reader.count_live(None)).unwrap();
         begin(&store, 0..1, 0);
-        begin(&store, 1..RUNS + 50, 1);
-        assert_eq!(count(), RUNS + 50, "all of them run");
-        end(&store, 1..RUNS + 50, 10_000);
+        begin(&store, 1..ENDED + 50, 1);
+        assert_eq!(count(&store), ENDED as usize + 50, "all of them run");
+        end(&store, 1..ENDED + 50, 10_000);
         begin(&store, 1000..1001, 20_000);
-        assert_eq!(count(), RUNS + 2);
+        assert_eq!(count(&store), ENDED as usize + 2);
         assert!(there(0) && there(1000), "they run");
-        assert!(!there(1) && there(RUNS + 49), "the oldest that ended went");
+        assert!(!there(1) && there(ENDED + 49), "the oldest that ended went");
         // Who is silent for a day does not count as running.
         begin(&store, 1001..1002, 20_000 + RUNS_FOR_MS);
-        assert_eq!(count(), RUNS + 1);
+        assert_eq!(count(&store), ENDED as usize + 1);
         assert!(!there(0), "the one heard of longest ago went");
         assert!(there(1000) && there(1001));
     }
 
-    #[test]
-    fn trainings_that_run_keep_their_places() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("t.db")).unwrap();
-        let check = |now_ms: i64, expected: &[u32]| {
-            let read = store.read_now(|reader| reader.live_runs(None, ALL, now_ms));
-            let ids: Vec<LiveId> = read.unwrap().into_iter().map(|run| run.id).collect();
-            let expected: Vec<LiveId> = expected.iter().copied().map(id).collect();
-            assert_eq!(ids, expected, "at {now_ms}");
-        };
-        let report = |n: u32, now_ms: i64| {
-            let said = store.write_now(|writer| writer.add_live_steps(&id(n), &[], now_ms));
-            said.unwrap();
-        };
-        begin(&store, 0..4, 0);
-        check(10, &[3, 2, 1, 0]);
-        report(1, 5000);
-        report(0, 6000);
-        check(6000, &[3, 2, 1, 0]);
-        // What has ended follows, and so does who fell silent: each at its time.
-        end(&store, 2..3, 7000);
-        check(7000, &[3, 1, 0, 2]);
-        report(0, 7000 + HEARD_MS);
-        check(7000 + HEARD_MS, &[0, 2, 1, 3]);
+    /// Ranks 0 to 5 of a job, of which 2 failed, 3 fell silent and 4 is done; and another training.
+    fn job(store: &Store) {
+        begin(store, 100..101, HEARD_MS);
+        let filled = store.write_now(|writer| {
+            let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 5) \
+                       INSERT INTO live (id, name, job, rank, device, labels, created_ms, seen_ms, \
+                       outcome) SELECT 'live_' || i, 'gpt', 'j', i, 0, '{\"config\":\"Big\"}', \
+                       9, iif(i = 3, 0, ?1), CASE i WHEN 2 THEN 'failed' WHEN 4 THEN 'done' END \
+                       FROM n";
+            Ok(writer.tx.execute(sql, [HEARD_MS])?)
+        });
+        assert_eq!(filled.unwrap(), 6);
     }
 
     #[test]
-    fn a_training_with_many_ranks_does_not_hide_the_others() {
+    fn the_ranks_that_need_somebody_are_the_first_of_a_job() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("t.db")).unwrap();
-        begin(&store, 100..101, 0);
-        let filled = store.write_now(|writer| {
-            let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL \
-                       SELECT i + 1 FROM n WHERE i < 39) \
-                       INSERT INTO live (id, name, job, rank, device, labels, created_ms, seen_ms, \
-                       outcome) SELECT 'live_' || i, 'llama', 'j', i, 0, '{}', 9, 9, \
-                       iif(i = 30, 'failed', NULL) FROM n";
-            Ok(writer.tx.execute(sql, [])?)
-        });
-        assert_eq!(filled.unwrap(), 40);
-        let check = |ranks: usize, now_ms: i64, expected: &[u32]| {
-            let most = MostLive { ranks, ..ALL };
-            let read = store.read_now(|reader| reader.live_runs(None, most, now_ms));
+        job(&store);
+        let check = |of: u32, slice: Slice, expected: &[u32]| {
+            let read = store.read_now(|reader| reader.live_ranks(&id(of), slice, HEARD_MS));
             let ids: Vec<LiveId> = read.unwrap().into_iter().map(|run| run.id).collect();
             let expected: Vec<LiveId> = expected.iter().copied().map(id).collect();
-            assert_eq!(ids, expected, "{ranks} at {now_ms}");
+            assert_eq!(ids, expected, "{slice:?}");
+            let n = store.read_now(|reader| reader.count_live_ranks(&id(of)));
+            assert_eq!(n.unwrap(), if of == 100 { 1 } else { 6 });
         };
-        check(usize::MAX, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        check(4, 10, &[0, 1, 2, 3, 100, 30]);
-        // All of them fell silent: the one that failed is among those that are shown.
-        check(4, 9 + HEARD_MS, &[0, 1, 2, 30, 100]);
+        check(0, Slice::ALL, &[2, 3, 0, 1, 5, 4]);
+        let middle = Slice {
+            offset: 1,
+            limit: 3,
+        };
+        check(5, middle, &[3, 0, 1]);
+        check(100, Slice::ALL, &[100]);
+    }
+
+    #[test]
+    fn trainings_are_found_by_name_and_label() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        job(&store);
+        let found = |search: &str| {
+            let read = store.read_now(|reader| reader.live_states(search));
+            read.unwrap().len()
+        };
+        let searches = ["", "gpt", "lla", "config=big", "none"];
+        assert_eq!(searches.map(found), [7, 6, 1, 6, 0]);
+    }
+
+    #[test]
+    fn a_training_is_deleted_with_all_its_ranks_and_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        job(&store);
+        let deleted = store.write_now(|writer| {
+            writer.add_live_steps(&id(1), &[LiveStep::default()], HEARD_MS)?;
+            let run = writer.delete_live(&id(0))?;
+            let sql = "SELECT count(*) FROM live_steps";
+            let steps: u32 = writer.tx.query_row(sql, [], |row| row.get(0))?;
+            Ok((run.name, steps))
+        });
+        assert_eq!(deleted.unwrap(), ("gpt".to_owned(), 0));
+        assert_eq!(count(&store), 1);
+        let again = store.write_now(|writer| writer.delete_live(&id(0)));
+        assert!(matches!(again, Err(StoreError::NotFound { .. })));
+        let alone = store.write_now(|writer| writer.delete_live(&id(100)));
+        assert_eq!((alone.unwrap().id, count(&store)), (id(100), 0));
     }
 
     #[test]
@@ -426,14 +395,12 @@ mod tests {
                        WHERE i + 1 < ?1) \
                        INSERT INTO live (id, name, device, labels, created_ms, seen_ms) \
                        SELECT 'live_' || i, 'llama', 0, '{}', i, i FROM n";
-            Ok(writer.tx.execute(sql, [MOST_RUNNING])?)
+            Ok(writer.tx.execute(sql, [RUNNING])?)
         });
-        assert_eq!(filled.unwrap(), MOST_RUNNING as usize);
-        begin(&store, MOST_RUNNING..MOST_RUNNING + 3, MOST_RUNNING.into());
-        let read = store.read_now(|reader| {
-            let oldest = [2, 3].map(|n| reader.live(&id(n)).is_ok());
-            Ok((reader.count_live(None)?, oldest))
-        });
-        assert_eq!(read.unwrap(), (MOST_RUNNING, [false, true]));
+        assert_eq!(filled.unwrap(), RUNNING as usize);
+        begin(&store, RUNNING..RUNNING + 3, RUNNING.into());
+        let read = store.read_now(|reader| Ok([2, 3].map(|n| reader.live(&id(n)).is_ok())));
+        assert_eq!(read.unwrap(), [false, true]);
+        assert_eq!(count(&store), RUNNING as usize);
     }
 }

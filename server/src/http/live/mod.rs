@@ -1,30 +1,39 @@
-//! Trainings that report their memory after each step, while they run.
+//! Trainings that report their memory after each step, while they run. [`list`] makes one row of
+//! all processes of a training, [`list_page`] shows it, [`page`] shows one training,
+//! [`delete`] deletes it, [`alert`] tells a chat of it.
 
 mod alert;
+pub mod delete;
+pub mod list;
+mod list_page;
 mod page;
 
-pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
+pub use list_page::live_page;
+pub use page::{LIVE_SCRIPT, ask_on_page, live_run_page, script};
 
-use super::audited::Subject;
+use super::audited::{Subject, Unnoted};
 use super::extract::{Addresses, Json, Path};
 use super::here::Here;
 use crate::app::App;
 use crate::identity;
+use crate::live::judgements::Judgements;
 use crate::live::{JUDGED, Warning, thinned, warnings};
 use crate::problems::Error;
-use crate::store::{MostLive, Reader, StoreError, StoreResult};
+use crate::store::{Reader, StoreError, StoreResult};
 use crate::system::clock::now_ms;
 use answers::run_names;
 use api::ids::LiveId;
 use api::labels::{self, Label, Labels};
 use api::live::{
-    AskCapture, Heard, LiveCurve, LiveEnd, LiveMade, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED,
-    MOST_POINTS, MOST_RUNS, MOST_STEPS, NewLive, Reports,
+    AskCapture, Heard, LiveCurve, LiveEnd, LiveMade, LiveRun, LiveStep, MOST_CAPTURED, MOST_POINTS,
+    MOST_STEPS, NewLive, Reports,
 };
 use api::problem::Problem;
 use api::routes;
+use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use trace::device::DeviceIdx;
 use trace::ranks::MAX_RANKS;
 use trace::units::Bytes;
 
@@ -35,7 +44,8 @@ pub const REPORT_LIMIT: usize = 256 << 10;
 #[utoipa::path(post, path = "/api/live", tag = "live", request_body = NewLive,
     responses(
         (status = 201, description = "Where to report.", body = LiveMade),
-        (status = 400, body = Problem), (status = 507, body = Problem),
+        (status = 400, body = Problem), (status = 409, body = Problem),
+        (status = 507, body = Problem),
     ))]
 pub async fn begin(
     Here(app): Here,
@@ -53,14 +63,21 @@ pub async fn begin(
     let live = identity::live_id();
     let subject = Subject::of(format!("{} ({live})", new.name));
     let (id, now) = (live.clone(), now_ms());
-    let begin = app
-        .store
-        .write(move |writer| writer.begin_live(&id, &new, now));
-    begin.await?;
+    let begin = app.store.write(move |writer| {
+        writer.begin_live(&id, &new, now)?;
+        writer.reader().others_run(&id, now)
+    });
+    let others = begin.await?;
     measure(&app).await?;
     let page = addresses.of(&routes::live_page(&live));
     let made = axum::Json(LiveMade { live, page });
-    Ok((StatusCode::CREATED, subject, made).into_response())
+    Ok((StatusCode::CREATED, subject, once(others), made).into_response())
+}
+
+/// The audit has one entry for a training, not one for each of its processes: that the first one
+/// began, and that the last one ended.
+fn once(others_run: bool) -> Option<Extension<Unnoted>> {
+    others_run.then_some(Extension(Unnoted))
 }
 
 /// Whether there is room for a report: it takes the same disk as uploads do.
@@ -86,6 +103,12 @@ fn check_numbers(new: &NewLive) -> Result<(), Error> {
             "limit: a process may use 1 byte at least, and less than 8 EiB; leave it out where it \
              is not known",
         );
+    }
+    if new.device >= DeviceIdx::PINNED.0 {
+        return bad(&format!(
+            "device: the ordinal of a CUDA device, {} at most",
+            DeviceIdx::PINNED.0 - 1
+        ));
     }
     let most = new.ranks.unwrap_or(MAX_RANKS);
     if !(1..=MAX_RANKS).contains(&most) {
@@ -136,11 +159,12 @@ pub async fn report(
     let steps = reports.steps.into_iter().map(step);
     let steps: Vec<LiveStep> = steps.collect::<Result<_, Error>>()?;
     check_room(&app)?;
-    let (now, tells) = (now_ms(), app.config.alert.is_some());
+    let (now, tells, known) = (now_ms(), app.config.alert.is_some(), app.live.clone());
     let write = app.store.write(move |writer| {
         let capture = writer.add_live_steps(&id, &steps, now)?;
         let run = writer.reader().live(&id)?;
         let found = look_at(&writer.reader(), &run)?;
+        known.keep(&id, run.seen_ms, found.clone());
         let warnings = found.iter().map(|warning| warning.said.clone()).collect();
         let untold = match tells {
             true => alert::untold(writer, &id, found)?,
@@ -188,15 +212,18 @@ pub async fn end(
     Here(app): Here,
     Path(live): Path<String>,
     Json(end): Json<LiveEnd>,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let id = live_id(&live)?;
     let what = end.what.as_deref().map(run_names::typed).transpose()?;
     let (end, now) = (LiveEnd { what, ..end }, now_ms());
-    let write = app
-        .store
-        .write(move |writer| writer.end_live(&id, &end, now));
-    write.await.map_err(over)?;
-    Ok(StatusCode::NO_CONTENT)
+    let write = app.store.write(move |writer| {
+        writer.end_live(&id, &end, now)?;
+        let reader = writer.reader();
+        Ok((reader.live(&id)?, reader.others_run(&id, now)?))
+    });
+    let (run, others) = write.await.map_err(over)?;
+    let subject = Extension(Subject::called(&run.name, &run.id));
+    Ok((StatusCode::NO_CONTENT, subject, once(others), ()).into_response())
 }
 
 /// Asks a training for a snapshot of its next steps.
@@ -225,33 +252,6 @@ async fn asked(app: &App, id: LiveId, steps: u32) -> Result<(), Error> {
     write.await.map_err(over)
 }
 
-/// Trainings that run, then those that have ended, the newest first.
-#[utoipa::path(get, path = "/api/live", tag = "live",
-    responses((status = 200, description = "The newest.", body = LiveRuns)))]
-pub async fn list(Here(app): Here) -> Result<axum::Json<LiveRuns>, Error> {
-    of(&app, None, usize::MAX).await.map(axum::Json)
-}
-
-/// Live runs with their warnings; all, or the ranks of one training. At most so many ranks of each
-/// training.
-async fn of(app: &App, job: Option<String>, ranks: usize) -> Result<LiveRuns, Error> {
-    let read = app.store.read(move |reader| {
-        let most = MostLive {
-            runs: MOST_RUNS,
-            ranks,
-        };
-        let runs = reader
-            .live_runs(job.as_deref(), most, now_ms())?
-            .into_iter();
-        let runs = runs.map(|run| judged(reader, run));
-        Ok(LiveRuns {
-            runs: runs.collect::<StoreResult<_>>()?,
-            total: reader.count_live(job.as_deref())?,
-        })
-    });
-    Ok(read.await?)
-}
-
 /// A training with its curve.
 #[utoipa::path(get, path = "/api/live/{live}", tag = "live", params(("live" = String, Path)),
     responses(
@@ -266,8 +266,9 @@ pub async fn get(
 }
 
 async fn curve(app: &App, id: LiveId) -> Result<LiveCurve, Error> {
+    let known = app.live.clone();
     let read = app.store.read(move |reader| {
-        let run = judged(reader, reader.live(&id)?)?;
+        let run = judged(reader, &known, reader.live(&id)?)?;
         let steps = thinned(&reader.live_steps(&id, u64::from(u32::MAX))?, MOST_POINTS);
         Ok(LiveCurve { run, steps })
     });
@@ -275,13 +276,13 @@ async fn curve(app: &App, id: LiveId) -> Result<LiveCurve, Error> {
 }
 
 /// The run with its warnings. One that has ended has none: it is too late.
-fn judged(reader: &Reader<'_>, run: LiveRun) -> StoreResult<LiveRun> {
+fn judged(reader: &Reader<'_>, known: &Judgements, run: LiveRun) -> StoreResult<LiveRun> {
     if run.outcome.is_some() {
         return Ok(run);
     }
-    let found = look_at(reader, &run)?.into_iter();
+    let found = known.of(&run.id, run.seen_ms, || look_at(reader, &run))?;
     Ok(LiveRun {
-        warnings: found.map(|warning| warning.said).collect(),
+        warnings: found.into_iter().map(|warning| warning.said).collect(),
         ..run
     })
 }

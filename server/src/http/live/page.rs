@@ -1,20 +1,22 @@
-//! Trainings that run, as pages: what stands in them is read anew every few seconds.
+//! A training as a page: what stands in it is read anew every few seconds.
 
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::{Form, Origin, Path};
+use super::super::extract::{Form, Path, Query};
 use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{date, page, problem};
-use super::{asked, curve, live_id, of};
+use super::list::ranks;
+use super::{asked, curve, live_id};
 use crate::app::App;
+use crate::live::trainings::SILENT_MS;
 use crate::problems::Error;
 use crate::store::{Slice, StoredRun, Which};
 use crate::system::clock::now_ms;
 use crate::who::access::Entry;
 use api::ids::LiveId;
 use api::labels::Label;
-use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED};
+use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED, MOST_RUNS};
 use api::people::Scope;
 use api::routes;
 use axum::http::header;
@@ -26,13 +28,8 @@ use trace::units::Bytes;
 
 /// The address of the script that reads the page anew.
 pub const LIVE_SCRIPT: &str = "/live.js";
-/// How many ranks of one training that run are in the list of all, and how many that do not: one
-/// with hundreds of ranks would hide the others.
-const RANKS: usize = 8;
 /// How many snapshots of one training are listed.
 const SNAPSHOTS: u32 = 50;
-/// A training that runs and has not reported for this long is called silent.
-const SILENT_MS: i64 = 60_000;
 /// Size of a curve, in its own units.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 220.0;
@@ -44,57 +41,49 @@ pub struct AskForm {
     steps: u32,
 }
 
+/// Which of its ranks.
+#[derive(Deserialize)]
+pub struct RanksQuery {
+    /// Ranks before those of this page.
+    #[serde(default)]
+    offset: u32,
+}
+
 /// The script that reads the page anew.
 pub async fn script() -> Response {
     let kind = [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")];
     (kind, include_str!("live.js")).into_response()
 }
 
-/// The list.
-pub async fn live_page(
-    Here(app): Here,
-    SignedIn(entry): SignedIn,
-    origin: Origin,
-) -> Result<Response, Error> {
-    permits::scope(&entry, Scope::Read)?;
-    let runs = of(&app, None, RANKS).await?;
-    let of_each = format!(
-        "Of each training at most {RANKS} ranks that run and {RANKS} that do not are here, those \
-         that failed first. Its page lists more."
-    );
-    let body = html! {
-        p class="muted" {
-            "Trainings that report their memory after each step, while they run. Counters are "
-            "shown; a snapshot of the next steps can be asked for."
-        }
-        (away())
-        @if runs.runs.is_empty() {
-            p {
-                "None yet. In the training: "
-                code { "Capture(\"" (origin) "\", live=True)" } ", or around a script: "
-                code { "python -m tidemark_capture --live --server " (origin) " train.py" } "."
-            }
-        } @else {
-            div class="live-now" data-live="" {
-                (left_out(&runs, &of_each)) (table(&runs))
-            }
-        }
-        script src=(LIVE_SCRIPT) {}
-    };
-    Ok(page(&app, Some(&entry), "Live", &body))
-}
-
 /// Where the script says that what stands there is old.
-fn away() -> Markup {
+pub(super) fn away() -> Markup {
     html! { p class="live-warning" role="status" data-away="" hidden {} }
 }
 
-/// Which are left out, by what rule.
-fn left_out(LiveRuns { runs, total }: &LiveRuns, rule: &str) -> Markup {
+/// The rows of a page of the list.
+pub(super) const fn on_page(offset: u32) -> Slice {
+    Slice {
+        offset,
+        limit: MOST_RUNS as u32,
+    }
+}
+
+/// Which of them are shown where they are on several pages, and the way to the others. `list` is
+/// the address of the list, up to its offset.
+pub(super) fn pages(shown: &LiveRuns, list: &str, offset: u32) -> Markup {
+    let (n, total) = (shown.runs.len() as u32, shown.total);
+    let at = |offset: u32| format!("{list}offset={offset}");
+    let on_page = MOST_RUNS as u32;
+    let until = offset.saturating_add(n);
     html! {
-        @if (runs.len() as u64) < u64::from(*total) {
-            p class="muted" {
-                (runs.len()) " of " (total) ": those that run, then those heard of last. " (rule)
+        @if n < total {
+            nav class="account-row" aria-label="Pages of the list" {
+                span class="muted" {
+                    @if n == 0 { "0 of " (total) " are shown." }
+                    @else { (n) " of " (total) " are shown: " (offset + 1) " to " (until) "." }
+                }
+                @if offset > 0 { a href=(at(offset.saturating_sub(on_page))) { "Those before" } }
+                @if until < total { a href=(at(until)) { "Those after" } }
             }
         }
     }
@@ -103,24 +92,36 @@ fn left_out(LiveRuns { runs, total }: &LiveRuns, rule: &str) -> Markup {
 fn table(LiveRuns { runs, .. }: &LiveRuns) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
-            thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
-                th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
-            tbody { @for run in runs {
-                @let last = |value: fn(LiveStep) -> String| reported(run, value);
-                tr {
-                    td { a href=(routes::live_page(&run.id)) { (run.name) } }
-                    td data-label="Rank" { (rank(run)) }
-                    td data-label="Step" { (last(|step| step.step.to_string())) }
-                    td data-label="Allocated" { (last(|step| step.allocated.to_string())) }
-                    td data-label="Peak" { (last(|step| step.peak.to_string())) }
-                    td data-label="Reserved" { (last(|step| step.reserved.to_string())) }
-                    td data-label="May use" {
-                        @match run.limit { Some(limit) => { (limit) } None => { "–" } }
-                    }
-                    td data-label="State" { (state(run)) }
-                }
-            } }
+            thead { tr { th { "Training" } th { "Rank" } (memory_heads()) } }
+            tbody { @for run in runs { tr {
+                td { a href=(routes::live_page(&run.id)) { (run.name) } }
+                td data-label="Rank" { (rank(run)) }
+                (memory(run))
+                td data-label="State" { (state(run)) }
+            } } }
         } }
+    }
+}
+
+/// The heads of [`memory`], and of the state that follows.
+pub(super) fn memory_heads() -> Markup {
+    html! {
+        th { "Step" } th { "Allocated" } th { "Peak" } th { "Reserved" } th { "May use" }
+        th { "State" }
+    }
+}
+
+/// The cells with what was in memory after the last step.
+pub(super) fn memory(run: &LiveRun) -> Markup {
+    let last = |value: fn(LiveStep) -> String| reported(run, value);
+    html! {
+        td data-label="Step" { (last(|step| step.step.to_string())) }
+        td data-label="Allocated" { (last(|step| step.allocated.to_string())) }
+        td data-label="Peak" { (last(|step| step.peak.to_string())) }
+        td data-label="Reserved" { (last(|step| step.reserved.to_string())) }
+        td data-label="May use" {
+            @match run.limit { Some(limit) => { (limit) } None => { "–" } }
+        }
     }
 }
 
@@ -137,7 +138,8 @@ fn rank(run: &LiveRun) -> String {
     }
 }
 
-fn state(run: &LiveRun) -> Markup {
+/// How a process stands, in words.
+pub(super) fn state(run: &LiveRun) -> Markup {
     let silent = (now_ms() - run.seen_ms) / 1000;
     let what = run.what.as_deref().map(|what| format!(": {what}"));
     let what = what.unwrap_or_default();
@@ -162,23 +164,31 @@ pub async fn live_run_page(
     Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(live): Path<String>,
+    Query(RanksQuery { offset }): Query<RanksQuery>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    shown(&app, &entry, live_id(&live)?, None).await
+    let place = Place {
+        id: live_id(&live)?,
+        offset,
+    };
+    shown(&app, &entry, place, None).await
+}
+
+/// Which training is shown, and which of its ranks: those after so many.
+struct Place {
+    id: LiveId,
+    offset: u32,
 }
 
 /// The page; `refused`: why no snapshot could be asked for.
 async fn shown(
     app: &App,
     entry: &Entry,
-    id: LiveId,
+    Place { id, offset }: Place,
     refused: Option<&str>,
 ) -> Result<Response, Error> {
     let shown = curve(app, id.clone()).await?;
-    let ranks = match &shown.run.job {
-        None => LiveRuns::default(),
-        job => of(app, job.clone(), usize::MAX).await?,
-    };
+    let ranks = ranks(app, id.clone(), on_page(offset)).await?;
     let snapshots = snapshots(app, &id).await?;
     let run = &shown.run;
     let body = html! {
@@ -192,14 +202,16 @@ async fn shown(
             }
             @for warning in &run.warnings { p class="live-warning" role="status" { (warning) } }
             (drawn(&shown))
-            @if ranks.runs.len() > 1 {
+            @if ranks.total > 1 {
                 h2 { "Its ranks" }
-                (left_out(&ranks, ""))
-                (table(&ranks))
+                (pages(&ranks, &format!("{}?", routes::live_page(&id)), offset))
+                @if !ranks.runs.is_empty() { (table(&ranks)) }
             }
             (taken(run, &snapshots))
             @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }
         }
+        // What is read anew would close the question.
+        @if entry.may(Scope::Manage) { (delete_form(run, ranks.total)) }
         script src=(LIVE_SCRIPT) {}
     };
     Ok(page(app, Some(entry), "Live", &body))
@@ -264,6 +276,26 @@ fn form(run: &LiveRun) -> Markup {
     }
 }
 
+/// The button that deletes a training, behind a question: it cannot be restored.
+fn delete_form(run: &LiveRun, processes: u32) -> Markup {
+    html! {
+        form method="post" action=(routes::delete_live_page(&run.id)) {
+            details class="account-ask" {
+                summary { "Delete this training" }
+                p {
+                    "What it reported is deleted, "
+                    @if processes > 1 { "of all its " (processes) " processes, " }
+                    "and cannot be restored. Its snapshots stay."
+                    @if run.outcome.is_none() {
+                        " If it still runs, it goes on, and reports no more."
+                    }
+                }
+                button class="button" type="submit" { "Delete " (run.name) }
+            }
+        }
+    }
+}
+
 /// Asks a training for a snapshot.
 pub async fn ask_on_page(
     Here(app): Here,
@@ -275,7 +307,8 @@ pub async fn ask_on_page(
     let id = live_id(&live)?;
     if let Err(error) = asked(&app, id.clone(), form.steps).await {
         let why = error.problem().detail;
-        let mut page = shown(&app, &entry, id, Some(&why)).await?;
+        let place = Place { id, offset: 0 };
+        let mut page = shown(&app, &entry, place, Some(&why)).await?;
         error.mark(&mut page);
         return Ok(page);
     }

@@ -11,8 +11,12 @@ use trace::units::Bytes;
 const MIB: u64 = 1 << 20;
 
 async fn begin(server: &Server, rank: u32) -> LiveMade {
+    begin_in(server, "abc", rank).await
+}
+
+async fn begin_in(server: &Server, job: &str, rank: u32) -> LiveMade {
     let new = json!({
-        "name": "llama", "rank": rank, "ranks": MOST_RUNS + 1, "job": "abc", "device": rank,
+        "name": "llama", "rank": rank, "ranks": MOST_RUNS + 1, "job": job, "device": rank % 8,
         "limit": 2000 * MIB, "labels": {"config": "a"},
     });
     let new = new.to_string();
@@ -151,6 +155,10 @@ async fn what_is_no_report_is_refused() {
         check("/api/live", with("limit", wrong), unread).await;
     }
     check("/api/live", with("job", json!(" ")), bad).await;
+    check("/api/live", with("device", json!(127)), StatusCode::CREATED).await;
+    for none in [128, u32::MAX] {
+        check("/api/live", with("device", json!(none)), bad).await;
+    }
     check("/api/live", with("ranks", json!(0)), bad).await;
     check("/api/live", with("ranks", json!(4097)), bad).await;
     check("/api/live", with("rank", json!(4096)), bad).await;
@@ -258,25 +266,98 @@ async fn a_chat_is_told_once_of_each_concern_of_a_training() {
     assert!(told.try_recv().is_err());
 }
 
+async fn page(server: &Server, path: &str) -> String {
+    let page = server.get(path).await.expect(StatusCode::OK);
+    String::from_utf8(page.body.to_vec()).unwrap()
+}
+
+/// 25 trainings of 8 ranks took all places of the list.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_leaves_trainings_out_says_of_how_many() {
+async fn a_training_of_many_ranks_is_one_row_and_its_page_says_of_how_many() {
     let server = Server::start().await;
+    let alone = begin_in(&server, "alone", 0).await;
     for rank in 0..=MOST_RUNS as u32 {
         begin(&server, rank).await;
     }
     let all: LiveRuns = server.get("/api/live").await.read();
-    assert_eq!(
-        (all.runs.len(), all.total),
-        (MOST_RUNS, MOST_RUNS as u32 + 1)
+    assert_eq!((all.runs.len(), all.total), (2, 2));
+    let (wide, many) = (&all.runs[0], MOST_RUNS as u32 + 1);
+    let of = wide.training.unwrap();
+    assert_eq!((of.all, of.running, of.failed), (many, many, 0));
+    assert_eq!(all.runs[1].id, alone.live);
+    let list = page(&server, "/live").await;
+    assert!(list.contains("201 of 201 run"), "{list}");
+    assert!(!list.contains("are shown:"), "{list}");
+    // Its ranks are on its page, and all of them can be reached.
+    let of_one = format!("/live/{}", wide.id);
+    let first = page(&server, &of_one).await;
+    assert!(first.contains("200 of 201 are shown: 1 to 200."), "{first}");
+    assert!(first.contains(&format!("{of_one}?offset=200")), "{first}");
+    let second = page(&server, &format!("{of_one}?offset=200")).await;
+    assert!(
+        second.contains("1 of 201 are shown: 201 to 201."),
+        "{second}"
     );
-    let page = server.get("/live").await.expect(StatusCode::OK);
-    let page = String::from_utf8(page.body.to_vec()).unwrap();
-    // All are ranks of one training: the others must not be hidden behind them.
-    assert!(page.contains("8 of 201:"), "{page}");
-    let of_one = format!("/live/{}", all.runs[0].id);
-    let page = server.get(&of_one).await.expect(StatusCode::OK);
-    let page = String::from_utf8(page.body.to_vec()).unwrap();
-    assert!(page.contains("200 of 201:"), "{page}");
+    assert!(second.contains("200 of 201<"), "its rank: {second}");
+    let ranks = format!("/api/live?training={}&offset=200", wide.id);
+    let ranks: LiveRuns = server.get(&ranks).await.read();
+    assert_eq!((ranks.runs.len(), ranks.total), (1, many));
+    let none = server.get("/api/live?training=live_none").await;
+    none.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_warns_comes_first_on_pages_that_can_be_searched() {
+    let server = Server::start().await;
+    let growing = begin_in(&server, "grows", 0).await;
+    report(&server, &growing, (1..30).map(|n| (n, 1000 + 5 * n))).await;
+    for n in 0..12 {
+        let other = begin_in(&server, &format!("job{n}"), 0).await;
+        report(&server, &other, [(1, 5)].into_iter()).await;
+    }
+    let read = async |query: &str| {
+        let path = format!("/api/live?{query}");
+        server.get(&path).await.read::<LiveRuns>()
+    };
+    let first = read("limit=1").await;
+    assert_eq!((first.runs.len(), first.total), (1, 13));
+    assert_eq!(first.runs[0].id, growing.live);
+    assert_eq!(first.runs[0].training.unwrap().warned, 1);
+    assert!(first.runs[0].warnings[0].starts_with("Memory grows"));
+    assert_eq!(read("limit=5&offset=10").await.runs.len(), 3);
+    assert_eq!(read("q=LLAM").await.total, 13);
+    assert_eq!(read("q=config%3Da").await.total, 13);
+    assert_eq!(read("q=other").await.total, 0);
+    let none = page(&server, "/live?q=other").await;
+    assert!(none.contains("value=\"other\""), "{none}");
+    assert!(none.contains("No training has this"), "{none}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_is_deleted_with_all_its_ranks_and_gives_its_room_back() {
+    let server = Server::start().await;
+    let ranks = [begin(&server, 0).await, begin(&server, 1).await];
+    let share = server.app.uploads.share();
+    share.limit(Some(Bytes(1 << 40)));
+    for part in 0..10 {
+        let steps = (part * 1000 + 1..=part * 1000 + 1000).map(|n| (n, 5));
+        report(&server, &ranks[0], steps).await;
+    }
+    let full = share.used();
+    // What is full is emptied.
+    share.limit(Some(full));
+    let of_rank = format!("/live/{}", ranks[1].live);
+    let shown = page(&server, &of_rank).await;
+    assert!(shown.contains("of all its 2 processes"), "{shown}");
+    let form = request(Method::POST, &format!("{of_rank}/delete"))
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let gone = server.send(form.body(Body::empty()).unwrap()).await;
+    assert_eq!(gone.status, StatusCode::SEE_OTHER);
+    for rank in &ranks {
+        let path = format!("/api/live/{}", rank.live);
+        server.get(&path).await.expect(StatusCode::NOT_FOUND);
+    }
+    assert!(share.used() < full, "{} of {full}", share.used());
 }
 
 #[tokio::test(flavor = "multi_thread")]
