@@ -1,5 +1,6 @@
 //! Runs with the same labels, one after the other, and where a number changed for good.
 
+use crate::bench::Fault;
 use crate::ids::RunId;
 use crate::labels::Labels;
 use crate::leaks::Verdict;
@@ -12,6 +13,9 @@ use trace::units::Bytes;
 
 /// The largest number of runs in a history; the newest are kept. A job counts as one.
 pub const MOST_RUNS: usize = trace::history::MOST;
+
+/// The name of the parameter that asks for older runs: those before this run.
+pub const BEFORE: &str = "before";
 
 /// What is followed from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,10 +57,19 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct History {
-    /// The newest runs with these labels, oldest first.
+    /// The newest runs with these labels, or the newest before the one that was asked for; the
+    /// oldest first.
     pub runs: Vec<HistoryRun>,
-    /// Changes for good, oldest first; several measures can change at one run.
+    /// Changes for good among these runs, oldest first; several measures can change at one run.
     pub changes: Vec<HistoryChange>,
+    /// How many runs have these labels in all; a job counts as one. 0 from servers that are older
+    /// than this field.
+    #[serde(default)]
+    pub total: u32,
+    /// Where there are older runs: the run to ask `before` for them. The newest of what is answered
+    /// then are also the oldest here, so that no change is lost between two parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older: Option<RunId>,
     /// The project that they are in, where the server has several: links name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectName>,
@@ -69,7 +82,7 @@ pub struct History {
 pub struct HistoryRun {
     /// Its id.
     pub run: RunId,
-    /// Its name.
+    /// Its name; of a rank, its job and its rank.
     pub name: String,
     /// When it arrived, milliseconds since the epoch.
     pub created_ms: i64,
@@ -96,6 +109,9 @@ pub struct HistoryRun {
     /// Whether an allocation failed, on any device: the peak of that device is then the available
     /// memory, not the needed memory.
     pub out_of_memory: bool,
+    /// What went wrong in the bench row whose first steps it is; the recording need not show it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub faults: Vec<Fault>,
     /// Codes of findings about its recording, such as `ring_wrapped`: its numbers are then those of
     /// what was recorded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -119,6 +135,18 @@ impl HistoryRun {
         told_peak(self.peak, &self.quality)
     }
 
+    /// What went wrong, as its recording and its bench know it.
+    pub fn went_wrong(&self) -> Vec<Fault> {
+        Fault::with_recorded(&self.faults, self.out_of_memory)
+    }
+
+    /// Whether its numbers say what the program needs. A run that raised needs little, and where
+    /// data are wrong, memory may look well.
+    pub fn is_measure(&self) -> bool {
+        let is_none = |fault: &Fault| matches!(fault, Fault::Crash | Fault::Corruption);
+        !self.faults.iter().any(is_none)
+    }
+
     /// What leaks, for a column that is headed "leak a step".
     pub fn leaked(&self) -> Option<String> {
         let growth = self.growth?;
@@ -130,7 +158,7 @@ impl HistoryRun {
         })
     }
 
-    /// Its name for people: the beginning of its commit, or its own name.
+    /// Its name for people: the beginning of its commit, or its name.
     pub fn called(&self) -> String {
         match self.labels.get("commit") {
             Some(commit) => commit.chars().take(8).collect(),

@@ -121,6 +121,20 @@ pub struct RunOfJob {
 impl RunOfJob {
     /// How many older jobs are named.
     pub const MOST_OLDER: usize = 1024;
+
+    /// Which it is, in words: `rank 7 of pretrain`.
+    pub fn told(&self) -> String {
+        format!("rank {} of {}", self.rank, self.name)
+    }
+}
+
+/// What a run of this name is called beside others. A rank is called by its job: its file often has
+/// the same name as those of other jobs (`rank0.pickle`).
+pub fn called(name: &str, job: Option<&RunOfJob>) -> String {
+    match job {
+        Some(of) => format!("{}, rank {}", of.name, of.rank),
+        None => name.to_owned(),
+    }
 }
 
 /// What the page of a job shows.

@@ -16,8 +16,9 @@ const LEAST: Bytes = Bytes::mib(4);
 /// For growth, smaller changes matter already.
 const LEAST_GROWTH: Bytes = Bytes::mib(1);
 
-/// The history of these runs, which are listed newest first. A job is one moment of the program;
-/// the rank with the highest peak stands for it, which is the first to run out of memory.
+/// The history of these runs, which are listed newest first and are all there are. A job is one
+/// moment of the program; the rank with the highest peak stands for it, which is the first to run
+/// out of memory.
 pub fn of(newest_first: Vec<RunSummary>) -> History {
     let runs = newest_first.into_iter().rev();
     let runs: Vec<HistoryRun> = runs.filter_map(run).collect();
@@ -28,6 +29,8 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
     found.sort_by_key(|(at, _)| *at);
     let changes = found.into_iter().map(|(_, change)| change).collect();
     History {
+        total: runs.len() as u32,
+        older: None,
         runs,
         changes,
         project: None,
@@ -42,6 +45,7 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let device = summary.devices.iter().rev().max_by_key(peak)?;
     let [allocated, reserved] =
         [Series::Allocated, Series::Reserved].map(|series| device.series[series as usize]);
+    let name = summary.called();
     let verdict = summary.leaks.as_ref().map(|leaks| leaks.verdict);
     let told = summary.leaks.as_ref();
     // Growth is that of a device. Of the host's memory only the verdict counts.
@@ -59,17 +63,20 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
         unused: reserved.peak.saturating_sub(allocated.peak),
         out_of_memory: summary.ran_out_of_memory(),
         quality: summary.quality,
+        faults: summary.faults,
         run: summary.id,
-        name: summary.name,
+        name,
         created_ms: summary.created_ms,
         labels: summary.labels,
     })
 }
 
-/// The changes of one measure, each with the position of its first run.
+/// The changes of one measure, each with the position of its first run. Runs of a bench that
+/// crashed, or whose data are wrong, change nothing for good.
 fn of_measure(runs: &[HistoryRun], measure: Measure) -> Vec<(usize, HistoryChange)> {
     let measured = runs.iter().enumerate();
     let measured: Vec<(usize, Bytes)> = measured
+        .filter(|(_, run)| run.is_measure())
         .filter_map(|(at, run)| Some((at, run.measured(measure)?)))
         .collect();
     let values: Vec<u64> = measured.iter().map(|(_, bytes)| bytes.0).collect();
@@ -102,6 +109,7 @@ fn least(values: &[u64], measure: Measure) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::bench::Fault;
     use api::ids::RunId;
     use api::leaks::LeakSummary;
     use api::runs::RunSource;
@@ -143,6 +151,7 @@ mod tests {
             steps: 4,
             peak_allocated: Bytes(peak * MIB),
             quality: vec![],
+            faults: vec![],
             leaks: Some(LeakSummary {
                 device: DeviceIdx(0),
                 recording: Kind::Loop,
@@ -229,6 +238,26 @@ mod tests {
         let mut bare = summary("e", 1, 1, None);
         bare.devices.clear();
         assert_eq!(of(vec![bare]).runs, []);
+    }
+
+    /// What a bench run needs that crashed is no measure.
+    #[test]
+    fn a_run_that_crashed_changes_nothing() {
+        let crashed = |faults: Vec<Fault>| RunSummary {
+            faults,
+            ..summary("c", 300, 400, Some(0))
+        };
+        let with = |faults| {
+            let usual = ["a", "b"].map(|commit| summary(commit, 8000, 8100, Some(0)));
+            let [a, b] = usual;
+            changed(&[a, b, crashed(faults)])
+        };
+        assert_eq!(with(vec![Fault::Crash]), []);
+        assert_eq!(with(vec![Fault::Corruption]), []);
+        let fell = (Measure::Peak, "b".to_owned(), "c".to_owned(), 1);
+        assert_eq!(with(vec![])[0], fell);
+        let run = of_one(crashed(vec![Fault::Crash]));
+        assert_eq!(run.went_wrong(), [Fault::Crash]);
     }
 
     #[test]

@@ -4,21 +4,25 @@ use super::CliError;
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::system::table::Table;
+use api::bench::Fault;
 use api::history::{History, HistoryChange, HistoryRun, Measure};
+use api::ids::RunId;
 use api::labels::Label;
 use api::quality::cautions;
 use api::routes;
 use clap::Args;
-use timeline::format::{UnixMillis, date_time};
+use timeline::format::{UnixMillis, count, date_time};
 
 const EXAMPLES: &str = "\
 Examples:
   tidemark history --label branch=main --label config=qlora
   tidemark history --label branch=main --json
+  tidemark history --label branch=main --before RUN
 
-A run is one row, the newest last. A change is for good: it lasts two runs, or is in the newest.
-Less than 1 % or 4 MiB (of a leak: 1 MiB a step) is none. A leak is what blocks prove: how the
-level itself grows, `compare` tells.";
+A run is one row, the newest last. Of more than 400, the newest are shown; the answer then says how
+to see older ones. A change is for good: it lasts two runs, or is in the newest. Less than 1 % or
+4 MiB (of a leak: 1 MiB a step) is none. A leak is what blocks prove: how the level itself grows,
+`compare` tells.";
 
 /// Options of `tidemark history`.
 #[derive(Args)]
@@ -27,6 +31,9 @@ pub struct HistoryArgs {
     /// Only runs with this label, as often as you like
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
+    /// Only runs that arrived before this one
+    #[arg(long, value_name = "RUN")]
+    before: Option<RunId>,
     #[command(flatten)]
     remote: RemoteArgs,
     /// Print the server's answer as one JSON document
@@ -40,17 +47,32 @@ pub struct HistoryArgs {
 /// When the server cannot be reached, or refuses.
 pub fn history(args: &HistoryArgs) -> Result<(), CliError> {
     let remote = Remote::new(&args.remote)?;
-    let history: History = remote.get(&routes::history(&args.labels))?;
+    let newest = routes::history(&args.labels);
+    let asked = match &args.before {
+        None => newest,
+        Some(run) => routes::before(&newest, run),
+    };
+    let history: History = remote.get(&asked)?;
     print(&match args.json {
         true => json(&history),
-        false => text(&history, |change| {
-            let pair = [change.before.clone(), change.first.clone()];
-            remote.page_in(history.project.as_ref(), &routes::compare_page(&pair))
-        }),
+        false => {
+            let page = |change: &HistoryChange| {
+                let pair = [change.before.clone(), change.first.clone()];
+                remote.page_in(history.project.as_ref(), &routes::compare_page(&pair))
+            };
+            text(&history, args.before.as_ref(), page)
+        }
     })
 }
 
-fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
+fn text(
+    history: &History,
+    before: Option<&RunId>,
+    link: impl Fn(&HistoryChange) -> String,
+) -> String {
+    if let (true, Some(run)) = (history.runs.is_empty(), before) {
+        return format!("no run with these labels is older than {run}\n");
+    }
     if history.runs.is_empty() {
         return "no run has these labels; `tidemark push --label KEY=VALUE` gives them\n"
             .to_owned();
@@ -58,9 +80,9 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
     let mut table = Table::new(["run", "added", "peak", "end", "leak a step", "unused"]);
     for run in &history.runs {
         let mut peak = run.peak();
-        let out = run.out_of_memory.then_some("out of memory");
+        let wrong = run.went_wrong().into_iter().map(Fault::label);
         let cautions = cautions(&run.quality).into_iter().map(|(word, _)| word);
-        let marks: Vec<&str> = out.into_iter().chain(cautions).collect();
+        let marks: Vec<&str> = wrong.chain(cautions).collect();
         if !marks.is_empty() {
             peak += &format!(" ({})", marks.join(", "));
         }
@@ -74,7 +96,8 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
                 .map_or("cannot tell".to_owned(), |bytes| bytes.to_string()),
         ]);
     }
-    let mut out = table.print("");
+    let mut out = part(history, before);
+    out += &table.print("");
     out.push('\n');
     if history.changes.is_empty() {
         out += "nothing changed for good\n";
@@ -83,6 +106,20 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
         out += &format!("{}\n  {}\n", sentence(history, change), link(change));
     }
     out
+}
+
+/// How many of the runs these are, where they are not all, and how to see the older ones.
+fn part(history: &History, before: Option<&RunId>) -> String {
+    let [shown, all] = [history.runs.len() as u64, u64::from(history.total)].map(count);
+    let told = match (before, &history.older) {
+        (None, None) => return String::new(),
+        (None, Some(_)) => format!("the newest {shown} of {all} runs"),
+        (Some(_), _) => format!("older runs: {shown} of {all}"),
+    };
+    match &history.older {
+        None => format!("{told}\n\n"),
+        Some(run) => format!("{told}; `--before {run}` shows older ones\n\n"),
+    }
 }
 
 /// `since 3f2a1c: peak +412 MiB (8.21 GiB to 8.61 GiB), 4 runs`.
@@ -103,4 +140,29 @@ fn sentence(history: &History, change: &HistoryChange) -> String {
         change.from,
         change.to
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_that_is_longer_says_so() {
+        let run = |id: &str| id.parse::<RunId>().unwrap();
+        let told = |before: Option<&str>, older: Option<&str>| {
+            let history = History {
+                runs: Vec::new(),
+                changes: Vec::new(),
+                total: 1600,
+                older: older.map(run),
+                project: None,
+            };
+            part(&history, before.map(run).as_ref())
+        };
+        assert_eq!(told(None, None), "");
+        let newest = "the newest 0 of 1,600 runs; `--before run_b` shows older ones\n\n";
+        assert_eq!(told(None, Some("run_b")), newest);
+        let oldest = "older runs: 0 of 1,600\n\n";
+        assert_eq!(told(Some("run_b"), None), oldest);
+    }
 }

@@ -340,7 +340,7 @@ impl Push<'_> {
             }
             None => {
                 let by_id = self.remote.find(routes::RUNS, |run: &RunSummary| {
-                    if run.name == wanted {
+                    if run.name == wanted || run.called() == wanted {
                         consider(run);
                     }
                     run.id.as_str() == wanted

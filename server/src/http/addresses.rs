@@ -16,17 +16,18 @@ const OF_A_PROJECT: [&str; 7] = [
 ];
 
 /// Pages about the server itself.
-const OF_THE_SERVER: [&str; 4] = [
+const OF_THE_SERVER: [&str; 5] = [
     routes::ACCOUNT_PAGE,
     routes::PEOPLE_PAGE,
     routes::AUDIT_PAGE,
     routes::PROJECTS_PAGE,
+    routes::USAGE_PAGE,
 ];
 
 /// Whether a plain page at this address shows what is in a project.
 pub fn is_of_a_project(path: &str) -> bool {
     let is_labels = path.starts_with("/runs/") && path.ends_with("/labels");
-    let is_live = path.starts_with("/live/") && !path.ends_with("/capture");
+    let is_live = path.starts_with("/live/") && path.split('/').count() == 3;
     OF_A_PROJECT.contains(&path) || is_labels || is_live
 }
 
@@ -62,24 +63,26 @@ fn with_project(address: &str, project: &ProjectName, and: &str) -> String {
     in_project_between(address, project, and)
 }
 
-/// The page with the project in all its links and forms.
+/// The page with the project in all its links and forms. One pass: a history has thousands of
+/// links.
 pub fn all_in_project(html: &str, project: &ProjectName) -> String {
-    // In texts and in values a quotation mark is escaped, so that these are attributes.
-    const BEGINS: [&str; 2] = [" href=\"", " action=\""];
+    const ATTRIBUTES: [&str; 2] = [" href", " action"];
     let mut written = String::with_capacity(html.len());
-    let mut rest = html;
-    loop {
-        let found = BEGINS
-            .iter()
-            .filter_map(|begin| Some(rest.find(begin)? + begin.len()));
-        let Some(at) = found.min() else { break };
-        let (before, from) = rest.split_at(at);
-        let end = from.find('"').unwrap_or(from.len());
-        written.push_str(before);
-        written.push_str(&with_project(&from[..end], project, "&amp;"));
-        rest = &from[end..];
+    let mut done = 0;
+    // In texts and in values a quotation mark is escaped, so that these are attributes.
+    for (at, equals) in html.match_indices("=\"") {
+        let is_address = ATTRIBUTES.iter().any(|name| html[..at].ends_with(name));
+        if at < done || !is_address {
+            continue;
+        }
+        let begin = at + equals.len();
+        let end = html[begin..].find('"');
+        let end = end.map_or(html.len(), |length| begin + length);
+        written.push_str(&html[done..begin]);
+        written.push_str(&with_project(&html[begin..end], project, "&amp;"));
+        done = end;
     }
-    written.push_str(rest);
+    written.push_str(&html[done..]);
     written
 }
 
@@ -135,7 +138,14 @@ mod tests {
         for path in ["/jobs", "/history", "/live/live_a", "/runs/run_a/labels"] {
             assert!(is_of_a_project(path) && !is_of_the_server(path), "{path}");
         }
-        for path in ["/account", "/people/per_a", "/projects/a/plan", "/audit"] {
+        let of_the_server = [
+            "/account",
+            "/people/per_a",
+            "/projects/a/plan",
+            "/audit",
+            "/usage",
+        ];
+        for path in of_the_server {
             assert!(!is_of_a_project(path) && is_of_the_server(path), "{path}");
         }
         for path in [
@@ -144,6 +154,7 @@ mod tests {
             "/runs/run_a",
             "/peoplex",
             "/live/live_a/capture",
+            "/live/live_a/delete",
         ] {
             assert!(!is_of_a_project(path) && !is_of_the_server(path), "{path}");
         }

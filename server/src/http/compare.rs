@@ -7,6 +7,7 @@ use super::question::Asker;
 use super::runs::bench_row;
 use crate::app::App;
 use crate::comparisons::Weighed;
+use crate::limits::asking::Asker as Asks;
 use crate::problems::Error;
 use crate::store::StoredRun;
 use answers::benched;
@@ -55,6 +56,7 @@ pub async fn compare(
 ) -> Result<Response, Error> {
     let texts = asker.audience.texts();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
+    let rows = known_to(asker.audience.asker(), rows);
     let _turn = asker.turn(&app).await?;
     let against = judged(&app, &rows, texts, Names::Told).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
@@ -195,10 +197,20 @@ pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<StoredRun>, E
     Ok(read.await?)
 }
 
+/// The runs as far as this reader may know them: a link does not tell which jobs they are of.
+pub(super) fn known_to(asker: Asks, mut rows: Vec<StoredRun>) -> Vec<StoredRun> {
+    if asker == Asks::Link {
+        for row in &mut rows {
+            row.job = None;
+        }
+    }
+    rows
+}
+
 fn compared(row: StoredRun, texts: Texts) -> ComparedRun {
     ComparedRun {
         name: match texts {
-            Texts::All(_) => row.name,
+            Texts::All(_) => row.called(),
             Texts::Redacted(_) => nameless(&row.id),
         },
         id: Some(row.id),

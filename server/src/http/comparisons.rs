@@ -8,7 +8,7 @@ use super::packed;
 use super::page::PageQuery;
 use crate::identity;
 use crate::problems::Error;
-use crate::store::Reader;
+use crate::store::{Reader, StoredRun};
 use crate::system::clock::now_ms;
 use crate::who::access::Entry;
 use answers::run_names;
@@ -65,7 +65,7 @@ pub async fn record(
     let runs = compared_runs(&listed(&request.runs))?;
     let rows = rows(&app, runs.clone()).await?;
     let pr = request.pr.as_deref().map(pull_request).transpose()?;
-    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    let names: Vec<String> = rows.iter().map(StoredRun::called).collect();
     let name = match &request.name {
         Some(name) => run_names::typed(name)?,
         None => names.join(" → ").chars().take(200).collect(),

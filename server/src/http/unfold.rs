@@ -11,6 +11,7 @@ use super::preview::{ABOUT_RUN, Preview, about_comparison};
 use super::runs::{kept, summary};
 use crate::app::App;
 use crate::problems::Error;
+use crate::store::StoredRun;
 use crate::who::access::Entry;
 use api::compare_view::CompareState;
 use api::people::Scope;
@@ -112,7 +113,7 @@ pub async fn compare(
             return Err(Error::NotFound("comparison".to_owned()));
         }
         let (rows, view) = seen(&app, runs, query).await?;
-        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let names: Vec<String> = rows.iter().map(StoredRun::called).collect();
         Ok(Preview {
             title: names.join(" → "),
             description: about_comparison(&view.runs),

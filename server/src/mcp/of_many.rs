@@ -6,6 +6,7 @@ use super::asker::{Asker, Refusal};
 use super::library::{MOST_RUNS, Recording};
 use answers::benched;
 use answers::cards::{markdown, place_among};
+use api::bench::Fault;
 use api::compare::{Against, ComparedRun, Comparison};
 use api::leaks::Verdict;
 use api::quality::is_least;
@@ -110,7 +111,9 @@ pub(super) fn runs(asker: Asker<'_>, asked: OfRuns) -> Result<Page, Refusal> {
     if runs.len() >= MOST_RUNS as usize {
         answer.text += &format!("Of the newest {MOST_RUNS} runs:\n");
     }
-    runs.retain(|run| run.name.to_lowercase().contains(&wanted));
+    // A rank is also found by the name of its file.
+    let has = |name: &str| name.to_lowercase().contains(&wanted);
+    runs.retain(|run| has(&run.name) || has(&run.called()));
     if runs.is_empty() {
         answer.text += "No run has such a name.\n";
     }
@@ -126,15 +129,19 @@ fn run_row(run: &RunSummary) -> Row {
         Some(Verdict::CannotTell) => ", leaks: cannot tell",
         None => "",
     };
-    let failed = run.ran_out_of_memory();
-    let failing = if failed { ", out of memory" } else { "" };
+    let wrong = run.went_wrong();
+    let failing = match Fault::in_words(&wrong) {
+        none if none.is_empty() => none,
+        words => format!(", {words}"),
+    };
     let (id, name, steps) = (&run.id, &run.name, run.steps);
     let word = run
         .leaks
         .as_ref()
         .map_or(Word::Step, |leaks| Word::called(&leaks.step));
     let of = doing(u64::from(steps), word.one(), word.many());
-    let text = format!("{id}  {name}: peak {}, {of}{leaks}{failing}\n", run.peak());
+    let (called, peak) = (run.called(), run.peak());
+    let text = format!("{id}  {called}: peak {peak}, {of}{leaks}{failing}\n");
     let mut told = document(&run.leaks);
     if verdict == Some(Verdict::CannotTell) {
         told["bytes_per_step"] = Value::Null;
@@ -142,8 +149,8 @@ fn run_row(run: &RunSummary) -> Row {
     let value = json!({
         "id": id, "name": name, "created_ms": run.created_ms,
         "peak_allocated": run.peak_allocated, "peak_is_least": is_least(&run.quality),
-        "steps": steps, "leaks": told, "out_of_memory": failed, "quality": run.quality,
-        "job": run.job,
+        "steps": steps, "leaks": told, "out_of_memory": wrong.contains(&Fault::OutOfMemory),
+        "faults": wrong, "quality": run.quality, "job": run.job,
     });
     Row::new(text, &value)
 }

@@ -9,7 +9,7 @@ use answers::names::frame_line;
 use answers::questions::what_if::{self, Asked, Gone};
 use answers::{explain, questions};
 use api::leaks::{LeakGroup, Pattern, Verdict};
-use api::view_state::{Tab, ViewState};
+use api::view_state::{Tab, ViewState, When};
 use api::what_if::Conditions;
 use serde_json::json;
 use timeline::format::plural;
@@ -102,7 +102,13 @@ pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
     }
     let memory = Memory::of(subject, Live::Summed, asker.watch)?;
     let judgement = Judgement::of(subject, asker.watch)?;
-    let found = inspection::of(name, subject, memory, judgement);
+    let mut found = inspection::of(name, subject, memory, judgement);
+    let steps = found.steps.items.len() as u32;
+    let ended = recording.bench_row.as_ref();
+    let ended = ended.and_then(|row| row.too_few_steps(steps));
+    if let Some(why) = ended.filter(|_| found.leaks.verdict == Verdict::CannotTell) {
+        found.leaks.reason = why;
+    }
     let mut answer = Answer {
         text: inspection::of_all(&found),
         ..Answer::default()
@@ -143,6 +149,7 @@ pub(super) fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusa
         None => worst(trace, asker.watch)?,
     };
     let found = questions::report(trace, device, asker.watch);
+    let found = found.beside(recording.bench_row.as_ref());
     asker.watch.look(0)?;
     let word = Word::of(&device.steps);
     let mut answer = Answer::default();
@@ -272,19 +279,19 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
         Row::new(text, &value)
     });
     answer.rows = rows.collect();
+    let has_events = !device.events.is_empty();
     let of_moment = ViewState {
         device: Some(device.device),
         tab: Tab::Alive,
-        at: event,
+        // A state alone has no other moment.
+        at: match event {
+            Some(event) => Some(When::After(event)),
+            None => has_events.then_some(When::Start),
+        },
         by,
         ..ViewState::default()
     };
-    // The page cannot show the state before the first event: without one it shows the last.
-    let is_before_all = event.is_none() && !device.events.is_empty();
-    answer.link = match is_before_all {
-        true => view(&recording, Some(device), Tab::Timeline),
-        false => recording.link(&of_moment),
-    };
+    answer.link = recording.link(&of_moment);
     Ok(answer.page(asked.offset))
 }
 

@@ -43,12 +43,12 @@ impl Reference {
         }
     }
 
-    /// Whether a run with these labels is meant.
-    pub fn means(&self, name: &str) -> bool {
+    /// Whether this run with these labels is meant. A rank is also meant by what it is called.
+    pub fn means(&self, run: &RunSummary) -> bool {
         match self {
             Reference::Id(_) => false,
             Reference::Labels(_) => true,
-            Reference::Name(wanted) => name == wanted,
+            Reference::Name(wanted) => run.name == *wanted || run.called() == *wanted,
         }
     }
 }
@@ -99,7 +99,7 @@ pub fn only_one<'f>(text: &str, found: &'f [RunSummary]) -> Result<&'f RunSummar
         several => {
             let told = several.iter().take(TOLD).map(|run| {
                 let sent = date_time(UnixMillis(run.created_ms));
-                format!("{} ({}, {sent})", run.id, run.name)
+                format!("{} ({}, {sent})", run.id, run.called())
             });
             let told: Vec<String> = told.collect();
             let more = match several.len() > TOLD {
@@ -120,6 +120,7 @@ pub const ENOUGH: usize = TOLD + 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn who_names_something_else_hears_what_to_ask() {
@@ -133,6 +134,20 @@ mod tests {
         check("https://a.example/s/abc#x", " is a link for readers");
         check("jobs", " is not the id");
         check("https://a.example/history", " is not the id");
+    }
+
+    #[test]
+    fn a_rank_is_meant_by_its_file_and_by_its_job() {
+        let rank = json!({
+            "id": "run_0123456789abcdef", "name": "rank0.pickle", "source": "upload",
+            "created_ms": 0, "file_bytes": 1, "content_hash": "", "devices": [], "steps": 0,
+            "peak_allocated": 1, "quality": [],
+            "job": { "job": "job_0123456789abcdef", "name": "old", "rank": 0 },
+        });
+        let rank: RunSummary = serde_json::from_value(rank).unwrap();
+        let is_meant = |text: &str| Reference::read(text).means(&rank);
+        assert!(is_meant("rank0.pickle") && is_meant("old, rank 0"));
+        assert!(!is_meant("new, rank 0"));
     }
 
     #[test]

@@ -394,6 +394,39 @@ async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
     client.cancel().await.expect("it ends");
 }
 
+/// A recording that began late: what it began with is given back, so that is its peak.
+fn begun_late() -> tempfile::NamedTempFile {
+    let address = 0x7f00_0000_0000_u64;
+    let segment = json!({ "device": 0, "address": address, "total_size": 2 << 20,
+        "allocated_size": 0, "active_size": 0, "stream": 0, "segment_type": "small",
+        "blocks": [{ "size": 2 << 20, "requested_size": 0, "state": "inactive" }] });
+    let event = |action: &str| {
+        let mut event = json!({ "addr": address, "size": 4096, "stream": 0, "frames": [] });
+        event["action"] = json!(action);
+        event
+    };
+    let events = ["free_requested", "free_completed"].map(event);
+    let file = tempfile::NamedTempFile::with_suffix(".json").expect("a file");
+    let late = json!({ "segments": [segment], "device_traces": [events] });
+    std::fs::write(file.path(), late.to_string()).expect("it is written");
+    file
+}
+
+#[tokio::test]
+async fn what_was_alive_before_the_first_event_has_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dashboard = Dashboard::start(folder.path(), None);
+    let late = begun_late();
+    let run = dashboard.push(late.path().to_str().expect("a plain name"));
+    let client = over_http(&dashboard, None).await.expect("it is let in");
+    let (text, alive) = ask(&client, "alive", json!({"recording": run})).await;
+    let begins = "Before the first event of device 0: 4.00 KiB allocated";
+    assert!(text.starts_with(begins), "{text}");
+    let link = alive["link"].as_str().expect("a link");
+    assert!(link.contains("tab=alive&at=start"), "{link}");
+    client.cancel().await.expect("it ends");
+}
+
 /// Over HTTP and from `tidemark mcp`: what only one run is called, and a refusal otherwise.
 #[tokio::test]
 async fn a_run_is_called_by_its_id_link_name_or_labels_where_that_is_one_run() {

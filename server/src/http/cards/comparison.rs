@@ -1,11 +1,12 @@
 //! The card of a comparison: as a picture, and as Markdown for a pull request.
 
-use super::super::compare::{RunsQuery, comparison, seen};
+use super::super::compare::{RunsQuery, comparison, known_to, seen};
 use super::super::extract::{Addresses, Query, compared_runs};
 use super::super::here::Here;
 use super::super::question::Asker;
 use super::{Asked, CardQuery, Format, Subject, of_link, respond, text_response};
 use crate::app::App;
+use crate::limits::asking::Asker as Asks;
 use crate::problems::Error;
 use answers::cards::markdown::{self, Links, Names};
 use api::compare_view::CompareState;
@@ -48,6 +49,11 @@ pub async fn md(
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
     let link = query.link.as_deref();
     let (links, texts) = of_link(&app, addresses.origin(), link, &asker.audience).await?;
+    // A block that leads to a link says what the link shows.
+    let rows = match links.is_some() {
+        true => known_to(Asks::Link, rows),
+        false => known_to(asker.audience.asker(), rows),
+    };
     let names = Names::asked(query.numbers_only);
     let _turn = asker.turn(&app).await?;
     let comparison = comparison(&app, rows, names.texts(texts), names).await?;
@@ -108,7 +114,8 @@ async fn card(
     format: Format,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
-    let subject = Subject::comparison(app, runs, &asked.query, asked.texts).await?;
+    let Asked { asker, texts, .. } = asked;
+    let subject = Subject::comparison(app, runs, &asked.query, asker, texts).await?;
     respond(app, subject, asked, format).await
 }
 

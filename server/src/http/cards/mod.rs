@@ -147,14 +147,16 @@ impl Subject {
         Ok(Subject::Run(Box::new((row, view)), known))
     }
 
-    /// Runs, as a query of the compare page shows them.
+    /// Runs, as a query of the compare page shows them to this reader.
     pub async fn comparison(
         app: &App,
         runs: Vec<RunId>,
         query: &str,
+        asker: Asker,
         texts: Texts,
     ) -> Result<Subject, Error> {
         let (rows, view) = compare::seen(app, runs, query).await?;
+        let rows = compare::known_to(asker, rows);
         let known = compare::bench_rows(app, &rows, texts).await?;
         Ok(Subject::Comparison(rows, view, known))
     }
@@ -191,15 +193,9 @@ impl Subject {
     /// Ids, names, the view, and what a bench knows; ids stand for the content. A name that the
     /// reader may not see is left out: from a hash of it, the name could be guessed.
     fn named(&self, texts: Texts) -> String {
-        let name = |row: &StoredRun| match texts {
-            Texts::All(_) => row.name.clone(),
-            Texts::Redacted(_) => nameless(&row.id),
-        };
-        let names = |rows: &[StoredRun]| {
-            let names = rows
-                .iter()
-                .map(|row| format!("{} {:?} ", row.id, name(row)));
-            names.collect::<String>()
+        let named = |row: &StoredRun, name: String| match texts {
+            Texts::All(_) => format!("{} {name:?} ", row.id),
+            Texts::Redacted(_) => format!("{} {:?} ", row.id, nameless(&row.id)),
         };
         let told = |known: &[Option<RowOfRun>]| match known.iter().any(Option::is_some) {
             true => format!(" {known:?}"),
@@ -209,10 +205,12 @@ impl Subject {
             Subject::Run(shown, known) => {
                 let (row, view) = &**shown;
                 let known = told(std::slice::from_ref(known));
-                format!("{}{view}{known}", names(std::slice::from_ref(row)))
+                format!("{}{view}{known}", named(row, row.name.clone()))
             }
             Subject::Comparison(rows, view, known) => {
-                format!("compare {}{view}{}", names(rows), told(known))
+                let names = rows.iter().map(|row| named(row, row.called()));
+                let names: String = names.collect();
+                format!("compare {names}{view}{}", told(known))
             }
         }
     }
@@ -370,7 +368,7 @@ pub async fn of_share(
     let subject = match share.target {
         ShareTarget::Run { run } => Subject::run(&app, run, &share.query, texts).await,
         ShareTarget::Comparison { runs } => {
-            Subject::comparison(&app, runs, &share.query, texts).await
+            Subject::comparison(&app, runs, &share.query, Asker::Link, texts).await
         }
     };
     let subject = subject.map_err(Error::for_link)?;
