@@ -1,6 +1,7 @@
 //! `tidemark doctor`: look after a data folder.
 
 use super::output::{self, print};
+use super::sizes::sizes;
 use super::{CliError, whose};
 use crate::config::Config;
 use crate::doctor::{Repair, Report, examine, forget_time};
@@ -19,6 +20,7 @@ Examples:
   tidemark doctor --data /srv/tidemark --adopt     make runs of files that are none yet
   tidemark doctor --data /srv/tidemark --rebuild   move a damaged database aside, make a new one
   tidemark doctor --data /srv/tidemark --forget-time  after a clock was far ahead
+  tidemark doctor --data /srv/tidemark --sizes     what takes the disk, also while a server runs
 
 A rebuild that was interrupted is continued by the same command; until then no server starts. The
 exit status is 1 when something is damaged.";
@@ -43,6 +45,10 @@ pub struct DoctorArgs {
     /// date get today's, and people who signed in then sign in again. In all projects
     #[arg(long, conflicts_with_all = ["adopt", "rebuild", "json"])]
     forget_time: bool,
+    /// Say what takes the disk, and change nothing: each part of what is stored, each project, the
+    /// largest runs, and what the rules for old runs would free. A server may run on the folder
+    #[arg(long, conflicts_with_all = ["adopt", "rebuild", "forget_time"])]
+    sizes: bool,
     /// Print one JSON document: the findings, or what became of the files: {"adopted", "refused"}
     #[arg(long)]
     json: bool,
@@ -103,6 +109,9 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
         ..Config::new(args.data.clone())
     };
     whose::check(&args.data)?;
+    if args.sizes {
+        return sizes(&args.data, args.json);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

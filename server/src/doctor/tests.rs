@@ -4,7 +4,7 @@ use super::*;
 use crate::app::App;
 use crate::ingest::Sender;
 use crate::samples;
-use crate::store::{AliveTensor, BenchEnd, NewBench, NewBenchRow, Reader, Slice};
+use crate::store::{AliveTensor, BenchEnd, NewBench, NewBenchRow, Reader, Slice, WhichEntries};
 use crate::system::data_folder::BLOBS;
 use crate::system::data_lock::Unusable;
 use api::bench::{Bench, BenchResult, BenchStatus, BenchStep, DeviceKind};
@@ -183,7 +183,7 @@ impl Measured {
             table: reader.tensor_columns(run, tensors::VERSION)?,
             live: reader.live(&live())?,
             reports: reader.live_steps(&live(), 100)?,
-            audit: reader.audit(None, Slice::ALL)?,
+            audit: reader.audit(&WhichEntries::default(), Slice::ALL)?,
         })
     }
 }

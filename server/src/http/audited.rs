@@ -11,6 +11,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -35,8 +36,13 @@ impl Subject {
 #[derive(Clone, Debug)]
 pub struct SignedIn(pub Entry);
 
+/// This request is a part of something that has one entry. The handler adds this to its answer,
+/// and no other entry is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Unnoted;
+
 /// Methods, routes, and the audit's words for them.
-const ACTIONS: [(Method, &str, &str); 55] = [
+const ACTIONS: [(Method, &str, &str); 57] = [
     (Method::PUT, "/api/upload/{name}", "upload"),
     (Method::PUT, "/api/uploads/{upload}", "upload"),
     (Method::DELETE, "/api/uploads/{upload}", "cancel_upload"),
@@ -54,6 +60,8 @@ const ACTIONS: [(Method, &str, &str); 55] = [
     (Method::POST, "/api/live/{live}/end", "end_live"),
     (Method::POST, "/api/live/{live}/capture", "ask_for_snapshot"),
     (Method::POST, "/live/{live}/capture", "ask_for_snapshot"),
+    (Method::DELETE, "/api/live/{live}", "delete_live"),
+    (Method::POST, "/live/{live}/delete", "delete_live"),
     (Method::POST, "/api/views", "save_view"),
     (Method::DELETE, "/api/views/{view}", "forget_view"),
     (Method::POST, "/views", "save_view"),
@@ -122,6 +130,11 @@ pub fn action(method: &Method, route: &str) -> Option<&'static str> {
     found.map(|(_, _, action)| action)
 }
 
+/// All words for what is done, in the order of the alphabet.
+pub fn actions() -> BTreeSet<&'static str> {
+    ACTIONS.into_iter().map(|(_, _, action)| action).collect()
+}
+
 /// Writes a request to the audit after it changed something. If that fails, the answer is sent
 /// anyway, because the change was made.
 pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -149,6 +162,9 @@ pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         return response;
     }
     let left = response.extensions();
+    if left.get::<Unnoted>().is_some() {
+        return response;
+    }
     let subject = left.get::<Subject>().map(|subject| subject.0.clone());
     let signed_in = left.get::<SignedIn>().map(|signed_in| signed_in.0.clone());
     let who = signed_in.or(entry).unwrap_or(Entry::STRANGER);

@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::limits::turns::Queue;
 use crate::problems::Error;
 use crate::who::access::Entry;
+use api::usage::StoredParts;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -30,6 +31,9 @@ type Label = [(&'static str, &'static str); 1];
 /// A project. Only admins make them, so clients cannot make new labels.
 type ByProject = [(&'static str, String); 1];
 
+/// A project, and a part of what it stores.
+type ByPart = [(&'static str, String); 2];
+
 /// All measurements.
 ///
 /// # Errors
@@ -39,12 +43,14 @@ pub async fn all(
     Extension(entry): Extension<Entry>,
 ) -> Result<Response, Error> {
     let stored = app.store.read(|reader| reader.stored()).await?;
+    let parts = app.sizes.parts(&app.store).await?;
     let benches = app.benches.queue().await?;
     let mut now = Measured(Registry::with_prefix("tidemark"));
     now.gauge("runs", "Runs that are listed", stored.runs);
     uploads(&mut now, &app);
     queues(&mut now, &app, benches);
     room(&mut now, &app, stored.blob_bytes);
+    database(&mut now, &parts);
     // Others do not learn which projects there are.
     if app.projects.are_several() && entry.is_admin() {
         by_project(&mut now, &app).await?;
@@ -65,9 +71,10 @@ pub async fn all(
 
 /// What each project holds.
 async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
-    let (runs, disk) = (
+    let (runs, disk, stored_parts) = (
         Family::<ByProject, Gauge>::default(),
         Family::<ByProject, Gauge>::default(),
+        Family::<ByPart, Gauge>::default(),
     );
     for app in main.projects.all_open(main) {
         let label = [("project", app.project.to_string())];
@@ -75,6 +82,12 @@ async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
         runs.get_or_create(&label).set(stored.runs as i64);
         let used = app.uploads.share().used();
         disk.get_or_create(&label).set(used.get() as i64);
+        let [project] = label;
+        for (part, _, size) in app.sizes.parts(&app.store).await?.named() {
+            let label = [project.clone(), ("part", part.to_owned())];
+            let gauge = stored_parts.get_or_create(&label).clone();
+            gauge.set(size.get() as i64);
+        }
     }
     let shut = "Projects that cannot be opened, although they are not closed";
     now.gauge("projects_shut", shut, main.projects.shut() as u64);
@@ -83,6 +96,9 @@ async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
     let help = "Stored files and database, by project";
     now.0
         .register_with_unit("project_disk", help, Unit::Bytes, disk);
+    let help = "What is stored, by project and part, at most ten minutes ago";
+    now.0
+        .register_with_unit("project_part", help, Unit::Bytes, stored_parts);
     Ok(())
 }
 
@@ -184,6 +200,18 @@ fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
             free,
         );
     }
+}
+
+/// What is in the database: everything but the files.
+fn database(now: &mut Measured, parts: &StoredParts) {
+    let family = Family::<Label, Gauge>::default();
+    for (part, _, size) in parts.named().into_iter().filter(|one| one.0 != "files") {
+        let gauge = family.get_or_create(&[("part", part)]).clone();
+        gauge.set(size.get() as i64);
+    }
+    let help = "The database by what is in it, at most ten minutes ago";
+    now.0
+        .register_with_unit("database_part", help, Unit::Bytes, family);
 }
 
 /// The measurements at this moment.

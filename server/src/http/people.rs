@@ -1,6 +1,6 @@
 //! People, their tokens, and the audit.
 
-use super::audited::Subject;
+use super::audited::{self, Subject};
 use super::extract::{Json, Path, Query, person_id, token_id};
 use super::packed;
 use super::page::PageQuery;
@@ -8,6 +8,7 @@ use super::permits;
 use crate::app::App;
 use crate::problems::Error;
 use crate::projects::ProjectError;
+use crate::store::WhichEntries;
 use crate::who::access::{Entry, Who};
 use api::ids::PersonId;
 use api::people::{
@@ -15,6 +16,7 @@ use api::people::{
     PersonalToken,
 };
 use api::problem::Problem;
+use api::projects::ProjectName;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -241,13 +243,51 @@ pub async fn end(app: &App, entry: &Entry, token: &str) -> Result<(), Error> {
 pub struct AuditQuery {
     /// Only what somebody of this name did.
     who: Option<String>,
+    /// Only what is called this: `delete_run`, `upload`, `make_token` …
+    action: Option<String>,
+    /// Only what was done to something with this text in its name or its id, in whatever case.
+    about: Option<String>,
+    /// Only what was done in this project. What names no project was done in the first one.
+    project: Option<String>,
+}
+
+impl AuditQuery {
+    /// The entries that are asked for.
+    fn which(self) -> Result<WhichEntries, Error> {
+        let project = self.project.map(|name| name.parse::<ProjectName>());
+        let project = project.transpose();
+        Ok(WhichEntries {
+            who: self.who,
+            action: self.action.map(known_action).transpose()?,
+            about: self.about,
+            project: project.map_err(|error| Error::BadRequest(format!("project: {error}")))?,
+        })
+    }
+}
+
+/// A word of the audit: a misspelt one would find nothing, as if nothing had been done.
+///
+/// # Errors
+/// [`Error::BadRequest`], with all of them.
+pub fn known_action(action: String) -> Result<String, Error> {
+    let all = audited::actions();
+    match all.contains(action.as_str()) {
+        true => Ok(action),
+        false => {
+            let all: Vec<&str> = all.into_iter().collect();
+            let all = all.join(", ");
+            Err(Error::BadRequest(format!(
+                "nothing that is done is called `{action}`; there are {all}"
+            )))
+        }
+    }
 }
 
 /// What was done, newest first: the last 100,000 things.
 #[utoipa::path(get, path = "/api/audit", tag = "people", params(AuditQuery, PageQuery),
     responses(
         (status = 200, description = "What was done, newest first.", body = Vec<AuditEntry>),
-        (status = 403, body = Problem),
+        (status = 400, body = Problem), (status = 403, body = Problem),
     ))]
 pub async fn audit(
     State(app): State<Arc<App>>,
@@ -255,10 +295,10 @@ pub async fn audit(
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let read = app.store.read(move |reader| {
-        let who = query.who.as_deref();
-        reader.audit(who, page.slice())
-    });
+    let which = query.which()?;
+    let read = app
+        .store
+        .read(move |reader| reader.audit(&which, page.slice()));
     Ok(packed::json(&headers, &read.await?))
 }
 

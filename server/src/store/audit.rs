@@ -9,13 +9,37 @@ use rusqlite::{Row, params};
 /// How many entries are kept; older ones are deleted.
 const KEPT: i64 = 100_000;
 
+/// Which entries; all of them where nothing is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhichEntries {
+    /// What somebody of this name did.
+    pub who: Option<String>,
+    /// What is called this.
+    pub action: Option<String>,
+    /// What was done to something with this text in its name or id, in whatever case.
+    pub about: Option<String>,
+    /// What was done in this project. What names none is of the first one.
+    pub project: Option<ProjectName>,
+}
+
 impl Reader<'_> {
-    /// Entries, newest first; all of them, or those of one person.
-    pub fn audit(&self, who: Option<&str>, slice: Slice) -> StoreResult<Vec<AuditEntry>> {
+    /// Entries, newest first.
+    pub fn audit(&self, which: &WhichEntries, slice: Slice) -> StoreResult<Vec<AuditEntry>> {
         let sql = "SELECT id, at_ms, who, address, action, subject, project FROM audit \
-                   WHERE ?1 IS NULL OR who = ?1 ORDER BY id DESC LIMIT ?2 OFFSET ?3";
+                   WHERE (?1 IS NULL OR who = ?1) AND (?2 IS NULL OR action = ?2) \
+                   AND (?3 IS NULL OR instr(lower(subject), lower(?3)) > 0) \
+                   AND (?4 IS NULL OR coalesce(project, ?5) = ?4) \
+                   ORDER BY id DESC LIMIT ?6 OFFSET ?7";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![who, slice.limit, slice.offset])?;
+        let mut rows = statement.query(params![
+            which.who,
+            which.action,
+            which.about,
+            which.project.as_ref().map(ProjectName::as_str),
+            ProjectName::MAIN,
+            slice.limit,
+            slice.offset
+        ])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             found.push(AuditEntry {

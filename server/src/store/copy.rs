@@ -77,6 +77,27 @@ impl Store {
         });
         read.map_err(|error| explained(error, path))
     }
+
+    /// Reads the database at `path`, as it is at one moment. It is not changed, and others can
+    /// write to it meanwhile. `None`: an older version wrote it.
+    ///
+    /// # Errors
+    /// Those of `f`; when it is damaged, belongs to another program, or is from a newer version.
+    pub fn glance<T>(
+        path: &Path,
+        f: impl FnOnce(&Reader) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        let read = open_to_read(path).and_then(|connection| {
+            let version = schema::version_of(&connection, path)?;
+            if !schema::is_latest(version) {
+                return Ok(None);
+            }
+            let tx = connection.unchecked_transaction()?;
+            let found = f(&Reader { tx: &tx })?;
+            Ok(Some(found))
+        });
+        read.map_err(|error| explained(error, path))
+    }
 }
 
 /// What stands in a database of this version. One without a version is empty.

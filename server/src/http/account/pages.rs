@@ -1,17 +1,21 @@
 //! The content of these pages.
 
+use super::super::audited;
 use super::super::credentials;
 use super::super::extract::Query;
 use super::super::page::PageQuery;
+use super::super::people::known_action;
 use super::super::shell::{self, date, page, problem};
 use super::SignedIn;
 use super::token_form::{TokenForm, token_form};
 use crate::app::App;
 
 use crate::problems::Error;
+use crate::store::WhichEntries;
 use crate::who::access::{Entry, Who};
 use api::ids::{RunId, TokenId};
 use api::people::{AuditEntry, PersonalToken, Scopes};
+use api::projects::ProjectName;
 use api::query::encode;
 use api::routes;
 use api::runs::{Access, Session};
@@ -280,12 +284,49 @@ fn session_rows(sessions: &[Session]) -> Markup {
 }
 
 /// Which part of the audit.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub struct AuditQuery {
-    #[serde(default)]
     who: String,
-    #[serde(default)]
+    action: String,
+    about: String,
+    /// The project whose entries are shown; `project` says which one the tab is in.
+    #[serde(rename = "in")]
+    of_project: String,
     offset: u32,
+}
+
+impl AuditQuery {
+    /// The entries that are asked for. An empty field asks for all.
+    fn which(&self) -> Result<WhichEntries, Error> {
+        let typed = |text: &str| {
+            let text = text.trim();
+            (!text.is_empty()).then(|| text.to_owned())
+        };
+        let project = typed(&self.of_project).map(|name| name.parse::<ProjectName>());
+        let project = project.transpose();
+        Ok(WhichEntries {
+            who: typed(&self.who),
+            action: typed(&self.action).map(known_action).transpose()?,
+            about: typed(&self.about),
+            project: project.map_err(|error| Error::BadRequest(format!("project: {error}")))?,
+        })
+    }
+
+    /// The page with older ones.
+    fn older(&self) -> String {
+        let offset = self.offset + AUDIT_ROWS as u32;
+        let fields = [
+            ("who", &self.who),
+            ("action", &self.action),
+            ("about", &self.about),
+            ("in", &self.of_project),
+        ];
+        let typed = fields.into_iter().filter(|(_, text)| !text.is_empty());
+        let typed = typed.map(|(name, text)| format!("&{name}={}", encode(text)));
+        let typed: String = typed.collect();
+        format!("{}?offset={offset}{typed}", routes::AUDIT_PAGE)
+    }
 }
 
 /// The audit.
@@ -298,29 +339,55 @@ pub async fn audit(
         return Err(Error::NotAdmin);
     }
     let slice = PageQuery::new(query.offset, AUDIT_ROWS).slice();
-    let who = Some(query.who.clone()).filter(|who| !who.is_empty());
-    let read = app
-        .store
-        .read(move |reader| reader.audit(who.as_deref(), slice));
+    let which = query.which()?;
+    let is_all = which == WhichEntries::default();
+    let read = app.store.read(move |reader| reader.audit(&which, slice));
     let entries = read.await?;
-    let older = (entries.len() == AUDIT_ROWS).then(|| query.offset + AUDIT_ROWS as u32);
     let body = html! {
-        form class="account-row" method="get" action=(routes::AUDIT_PAGE) {
-            label for="who" { "Only what was done by" }
-            input id="who" class="input" name="who" value=(query.who);
-            button class="button" type="submit" { "Show" }
-        }
+        (audit_form(&query, &app.projects.names()))
         @if entries.is_empty() {
-            p { "Nothing was done yet." }
+            p { @if is_all { "Nothing was done yet." } @else { "Nothing like that was done." } }
         } @else {
             (audit_rows(&entries))
         }
-        @if let Some(offset) = older {
-            p { a href={ (routes::AUDIT_PAGE) "?offset=" (offset) "&who="
-                (encode(&query.who)) } { "Older" } }
+        @if entries.len() == AUDIT_ROWS {
+            p { a href=(query.older()) { "Older" } }
         }
     };
     Ok(page(&app, Some(&entry), "Audit", &body))
+}
+
+/// The fields that say which entries are shown.
+fn audit_form(query: &AuditQuery, projects: &[ProjectName]) -> Markup {
+    html! {
+        form class="account-row" method="get" action=(routes::AUDIT_PAGE) {
+            label for="who" { "Only what was done by" }
+            input id="who" class="input" name="who" value=(query.who);
+            label for="action" { "What" }
+            select id="action" class="input" name="action" {
+                option value="" { "everything" }
+                @for action in audited::actions() {
+                    option value=(action) selected[action == query.action] {
+                        (action.replace('_', " "))
+                    }
+                }
+            }
+            label for="about" { "Name or id" }
+            input id="about" class="input" name="about" value=(query.about);
+            @if projects.len() > 1 {
+                label for="in" { "Project" }
+                select id="in" class="input" name="in" {
+                    option value="" { "all" }
+                    @for project in projects {
+                        option value=(project) selected[project.as_str() == query.of_project] {
+                            (project)
+                        }
+                    }
+                }
+            }
+            button class="button" type="submit" { "Show" }
+        }
+    }
 }
 
 fn audit_rows(entries: &[AuditEntry]) -> Markup {

@@ -1,5 +1,7 @@
 //! Jobs: from the upload to the answer, and what is left after deleting.
 
+mod restored;
+
 use super::{Answer, Server, packed_snapshot};
 use api::history::History;
 use api::ids::JobId;
@@ -23,7 +25,7 @@ const DDP: [&[u8]; 2] = [
 ];
 
 /// A rank that holds this many MiB in `load`, and for a while one more in `forward`.
-fn recorded(rank: u32, mib: u32) -> Vec<u8> {
+pub(super) fn recorded(rank: u32, mib: u32) -> Vec<u8> {
     let event = |n: u32, action: &str, at: u64, size: u64, name: &str| -> Value {
         let frames = json!([{ "name": name, "filename": "/srv/train.py", "line": 7 }]);
         let time = 1_000_000 + u64::from(rank) * 1000 + u64::from(n);
@@ -59,13 +61,18 @@ fn recorded(rank: u32, mib: u32) -> Vec<u8> {
         .into_bytes()
 }
 
-async fn job(server: &Server, name: &str) -> JobSummary {
+pub(super) async fn job(server: &Server, name: &str) -> JobSummary {
     let body = json!({ "name": name }).to_string();
     let answer = server.json(Method::POST, routes::JOBS, &body).await;
     answer.expect(StatusCode::CREATED).read()
 }
 
-async fn send(server: &Server, job: &JobSummary, rank: u32, file: Vec<u8>) -> RunSummary {
+pub(super) async fn send(
+    server: &Server,
+    job: &JobSummary,
+    rank: u32,
+    file: Vec<u8>,
+) -> RunSummary {
     let route = routes::upload_into("snapshot.pickle", &job.id, Rank(rank));
     let answer = server.put(&route, file).await;
     answer
@@ -109,8 +116,8 @@ async fn the_rank_with_the_highest_peak_stands_for_its_job_in_a_history() {
         let read = server
             .app
             .store
-            .read(move |reader| reader.history(&[], most));
-        let rows = read.await.unwrap().into_iter();
+            .read(move |reader| reader.history(&[], None, most));
+        let rows = read.await.unwrap().runs.into_iter();
         rows.map(|row| row.id).collect::<Vec<_>>()
     };
     let (first, second) = (runs[0].clone(), runs[3].clone());

@@ -217,6 +217,11 @@ async fn an_upload_and_what_is_asked_of_it_is_counted() {
         server.app.config.memory.get() as f64
     );
     assert!(of("tidemark_database_bytes") > 4096.0);
+    let part = |name: &str| of(&format!("tidemark_database_part_bytes{{part=\"{name}\"}}"));
+    for name in ["events", "live", "other"] {
+        assert!(part(name) > 100.0, "{name}");
+    }
+    assert!(part("events") + part("other") <= of("tidemark_database_bytes"));
     assert!(of("tidemark_disk_free_bytes") > 0.0);
     assert_eq!(of("tidemark_event_streams"), 0.0);
     for queue in "questions answers reading judging jobs benches".split(' ') {

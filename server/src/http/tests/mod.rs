@@ -2,6 +2,7 @@
 
 mod access;
 mod bench;
+mod called;
 mod cards;
 mod categories;
 mod clients;
@@ -12,6 +13,7 @@ mod damage;
 mod deleted;
 mod document;
 mod explain;
+mod history;
 mod jobs;
 mod labels;
 mod live;
@@ -25,6 +27,7 @@ mod problem_pages;
 mod projects;
 mod questions;
 mod redaction;
+mod run_lists;
 mod runs;
 mod shares;
 mod trends;

@@ -67,6 +67,8 @@ async fn a_problem_of_a_page_is_a_page_with_a_way_back() {
         "/live/live_abc",
     )
     .await;
+    let delete = "/live/live_abc/delete";
+    check(delete, 405, "Only a form", "/live/live_abc").await;
     check("/views/view_a/badge.svg", 404, "badge", "/views").await;
     let (status, page) = browse(&server, None, (Method::POST, "/live/live_abc/capture")).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -116,7 +118,7 @@ async fn who_may_not_is_told_so_on_a_page() {
     let ada = add(&server, None, "ada", Role::Admin).await;
     let bo = add(&server, Some(&ada), "bo", Role::Reader).await;
     let eve = add(&server, Some(&ada), "eve", Role::Guest).await;
-    for path in ["/people", "/audit"] {
+    for path in ["/people", "/audit", "/usage"] {
         let (status, page) = browse(&server, Some(&bo), (Method::GET, path)).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
         assert!(page.contains("Only an admin may do this."), "{page}");

@@ -21,7 +21,7 @@ async fn text(server: &Server, path: &str) -> String {
     String::from_utf8(answer.body.to_vec()).unwrap()
 }
 
-async fn label(server: &Server, run: &RunId, key: &str, value: &str) {
+pub(super) async fn label(server: &Server, run: &RunId, key: &str, value: &str) {
     let labels = BTreeMap::from([(key.to_owned(), Some(value.to_owned()))]);
     let body = serde_json::to_string(&ChangeLabels { labels }).unwrap();
     let changed = server

@@ -5,7 +5,7 @@
 //! Ids stay: that of a run comes from its bytes, so it is the same in the new database. What is not
 //! there in an older version is left out.
 
-use super::super::{Reader, Slice, StoreResult, Writer};
+use super::super::{Reader, Slice, StoreResult, WhichEntries, Writer};
 use super::{Rescued, opened, scan};
 use api::ids::{BenchId, BenchRowId, LiveId, RunId};
 use rusqlite::types::Value;
@@ -162,7 +162,7 @@ impl Judge<'_> {
             offset: 0,
             limit: 1,
         };
-        self.reader.audit(None, newest).is_ok()
+        self.reader.audit(&WhichEntries::default(), newest).is_ok()
     }
 }
 

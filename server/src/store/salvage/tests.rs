@@ -1,7 +1,7 @@
 //! What comes along from databases that are damaged in several ways.
 
 use super::*;
-use crate::store::{NewBench, NewBenchRow, Quarantined, Slice, Store};
+use crate::store::{NewBench, NewBenchRow, Quarantined, Slice, Store, WhichEntries};
 use api::bench::DeviceKind;
 use api::ids::{BenchId, BenchRowId};
 use api::people::AuditEntry;
@@ -131,7 +131,7 @@ fn entry(n: usize) -> AuditEntry {
 }
 
 fn subjects(store: &Store) -> Vec<String> {
-    let read = store.read_now(|reader| reader.audit(None, Slice::ALL));
+    let read = store.read_now(|reader| reader.audit(&WhichEntries::default(), Slice::ALL));
     let entries = read.unwrap().into_iter();
     entries.map(|entry| entry.subject).collect()
 }
@@ -237,7 +237,7 @@ fn rows_that_nobody_could_read_stay_behind() {
             for bench in reader.benches(Slice::ALL)? {
                 reader.bench(&bench.id)?;
             }
-            reader.audit(None, Slice::ALL)
+            reader.audit(&WhichEntries::default(), Slice::ALL)
         })
         .unwrap();
     };

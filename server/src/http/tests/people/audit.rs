@@ -4,7 +4,8 @@ use super::super::super::audited;
 use super::super::{Server, packed_snapshot, request, snapshot};
 use super::{add, form, get, send, with_admin};
 use api::jobs::JobSummary;
-use api::people::{AuditEntry, Role};
+use api::live::LiveMade;
+use api::people::{AuditEntry, CreatedToken, Role};
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
 use axum::body::Body;
@@ -131,6 +132,81 @@ async fn what_is_made_is_written_down_with_its_name() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_says_what_was_done_to_a_thing() {
+    let (server, ada) = with_admin().await;
+    let upload = request(Method::PUT, "/api/upload/x.pickle")
+        .header(header::AUTHORIZATION, format!("Bearer {ada}"));
+    let sent = server.send(upload.body(Body::from(packed_snapshot())).unwrap());
+    let run = sent.await.read::<FinishedUpload>().run.id;
+    let path = routes::run(&run);
+    let named = r#"{"name":"Exp299"}"#;
+    for (method, body) in [(Method::PATCH, named), (Method::DELETE, "")] {
+        let done = send(&server, Some(&ada), method, &path, body).await;
+        done.expect(StatusCode::OK);
+    }
+    send(&server, Some(&ada), Method::POST, "/api/samples/oom", "").await;
+    let check = async |query: &str, expected: &[&str]| {
+        let audit = get(&server, &ada, &format!("/api/audit?{query}")).await;
+        let audit: Vec<AuditEntry> = audit.expect(StatusCode::OK).read();
+        let said: Vec<&str> = audit.iter().map(|entry| entry.action.as_str()).collect();
+        assert_eq!(said, expected, "{query}");
+    };
+    let of_run = ["delete_run", "rename_run", "upload"];
+    check(&format!("about={run}"), &of_run).await;
+    check(&format!("about={run}&who=ada&limit=1"), &of_run[..1]).await;
+    check("about=exp299&action=delete_run", &of_run[..1]).await;
+    check("about=none", &[]).await;
+    check("action=open_sample", &["open_sample"]).await;
+    check("action=upload&project=main", &["upload"]).await;
+    let misspelt = get(&server, &ada, "/api/audit?action=delete_runs").await;
+    let detail = misspelt.expect(StatusCode::BAD_REQUEST).problem().detail;
+    assert!(detail.contains("`delete_runs`; there are "), "{detail}");
+    assert!(
+        detail.contains("delete_job, delete_live, delete_run,"),
+        "{detail}"
+    );
+
+    let page = async |query: &str| {
+        let page = get(&server, &ada, &format!("/audit?{query}")).await;
+        String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap()
+    };
+    let rows = |text: &str| text.matches("data-label=\"From\"").count();
+    let found = page("about=Exp299&action=delete_run").await;
+    assert_eq!(rows(&found), 1, "{found}");
+    assert!(found.contains("value=\"delete_run\" selected"), "{found}");
+    assert!(found.contains("value=\"Exp299\""), "{found}");
+    let none = page("action=end_token").await;
+    assert!(none.contains("Nothing like that was done."), "{none}");
+}
+
+/// The ranks of large trainings would push out what everybody else did.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_is_written_down_once_and_not_for_each_rank() {
+    let (server, ada) = with_admin().await;
+    let mut ranks = Vec::new();
+    for rank in 0..4 {
+        let body = format!(r#"{{"name":"llama","job":"night","rank":{rank},"device":0}}"#);
+        let made = send(&server, Some(&ada), Method::POST, "/api/live", &body).await;
+        let made: LiveMade = made.expect(StatusCode::CREATED).read();
+        ranks.push(made.live);
+    }
+    for live in &ranks {
+        let (path, done) = (format!("/api/live/{live}/end"), r#"{"outcome":"done"}"#);
+        let ended = send(&server, Some(&ada), Method::POST, &path, done).await;
+        ended.expect(StatusCode::NO_CONTENT);
+    }
+    let audit = get(&server, &ada, "/api/audit?about=llama").await;
+    let audit: Vec<AuditEntry> = audit.read();
+    let said = audit.iter();
+    let said = said.map(|entry| format!("{} {}", entry.action, entry.subject));
+    let expected = [
+        format!("end_live llama ({})", ranks[3]),
+        format!("begin_live llama ({})", ranks[0]),
+    ];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
+}
+
 /// Nobody can look up the name of an id that is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_deleted_or_restored_is_written_down_with_its_name_and_id() {
@@ -190,6 +266,42 @@ async fn what_is_deleted_or_restored_is_written_down_with_its_name_and_id() {
         format!("delete_run exp299 ({id})"),
     ];
     assert_eq!(said, expected);
+}
+
+/// As with runs: who may only send something deletes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn trainings_are_deleted_by_whoever_may_manage_and_that_is_written_down() {
+    let (server, ada) = with_admin().await;
+    let reader = add(&server, Some(&ada), "eve", Role::Reader).await;
+    let reader = reader.token.secret.as_str();
+    let uploads = r#"{"name":"CI","scopes":["read","upload"]}"#;
+    let uploads = send(&server, Some(&ada), Method::POST, "/api/tokens", uploads).await;
+    let uploads: CreatedToken = uploads.expect(StatusCode::CREATED).read();
+    let begin = async |name: &str| {
+        let body = format!(r#"{{"name":"{name}","device":0}}"#);
+        let made = send(&server, Some(&ada), Method::POST, "/api/live", &body).await;
+        made.expect(StatusCode::CREATED).read::<LiveMade>().live
+    };
+    let (llama, gpt) = (begin("llama").await, begin("gpt").await);
+    let api = format!("/api/live/{llama}");
+    for token in [reader, uploads.secret.as_str()] {
+        let refused = send(&server, Some(token), Method::DELETE, &api, "").await;
+        refused.expect(StatusCode::FORBIDDEN);
+    }
+    let page = String::from_utf8(
+        get(&server, reader, &format!("/live/{gpt}"))
+            .await
+            .body
+            .to_vec(),
+    );
+    assert!(!page.unwrap().contains("Delete this training"));
+    let gone = send(&server, Some(&ada), Method::DELETE, &api, "").await;
+    gone.expect(StatusCode::NO_CONTENT);
+    let gone = send(&server, Some(&ada), Method::DELETE, &api, "").await;
+    gone.expect(StatusCode::NOT_FOUND);
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    let said = format!("{} {}", audit[0].action, audit[0].subject);
+    assert_eq!(said, format!("delete_live llama ({llama})"));
 }
 
 /// No route that changes something may be missing: a new route is listed, or listed as changing

@@ -148,6 +148,7 @@ async fn a_form_that_is_sent_too_late_leads_back_to_its_page() {
         ("/projects/vision", "/projects/vision"),
         ("/projects/vision/members", "/projects/vision"),
         ("/live/live_a/capture", "/live/live_a"),
+        ("/live/live_a/delete", "/live/live_a"),
     ] {
         let answer = form(&server, "", path, "x=y").await;
         let to = answer.headers[header::LOCATION].to_str().unwrap();

@@ -2,10 +2,12 @@
 
 mod keeping;
 mod links;
+mod lists;
 mod pages;
 mod shut;
 mod strangers;
 mod tokens;
+mod usage;
 
 use super::{Answer, Server, packed_snapshot, request};
 use api::people::{AddedPerson, Role};
