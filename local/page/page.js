@@ -30,6 +30,9 @@
   // The files that were opened, by the run that each became. A file is read again only to share it.
   const files = new Map();
 
+  // The links that were made, by the last part of their addresses.
+  const links = new Map();
+
   worker.onmessage = ({ data }) => {
     if (data.notice) {
       for (const stream of streams) stream.hear(data.notice);
@@ -70,6 +73,10 @@
     const request = new Request(input, init);
     const url = new URL(request.url);
     if (!isAsked(url)) return fetched(input, init);
+    // What is written for a link that hides names must not tell them. The server has stand-ins for
+    // them; here nobody knows these, so numbers are all that is told.
+    const link = links.get(url.searchParams.get("link"));
+    if (link?.hides) url.searchParams.set("numbers_only", "1");
     const question = {
       method: request.method,
       path: url.pathname + url.search,
@@ -81,7 +88,7 @@
     }
     return new Promise((resolve, reject) => {
       const failed = () => reject(new TypeError("the worker of this tab does not answer"));
-      const done = (answered) => resolve(answer(answered));
+      const done = (answered) => resolve(answer(link ? led(answered, link) : answered));
       const id = ask(question, { done, failed });
       request.signal.addEventListener("abort", () => {
         if (!asked.delete(id)) return;
@@ -105,7 +112,19 @@
     }
     const made = await sharing.share(recordings, body);
     if (!made) return no("A file that had not arrived completely was not kept.");
+    if (made.status === 201) {
+      const { share, url } = JSON.parse(made.text);
+      links.set(url.split("/").pop(), { url, hides: share.redaction !== "none" });
+    }
     return answer({ status: made.status, kind: "application/json", body: made.text });
+  }
+
+  // The worker knows the server by the address that this page has of it. Others may reach it by
+  // another one only, which the server puts into its links.
+  function led({ status, kind, body }, { url }) {
+    const here = `${sharing.server}${new URL(url).pathname}`;
+    const text = new TextDecoder().decode(body).replaceAll(here, url);
+    return { status, kind, body: text };
   }
 
   function answer({ status, kind, body }) {

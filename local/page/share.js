@@ -10,14 +10,28 @@ const sharing = (() => {
   const ask = window.fetch.bind(window);
   const Sender = window.XMLHttpRequest;
 
+  // The header that names the project of a request.
+  const PROJECT = "Tidemark-Project";
+
   const GZIP = [0x1f, 0x8b];
   const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
 
   // The token stays in this tab, until the tab is closed.
   const KEPT = `tidemark.token ${server}`;
 
+  // The projects that the last token may write to, and the one that was chosen; of this tab.
+  let last = { token: "", projects: [], project: null };
+
   // Why it did not work, for the person.
   class Said extends Error {}
+
+  // The person must say which of these projects is meant.
+  class Which extends Error {
+    constructor(projects) {
+      super(`${server} has several projects. Say which one keeps what you share, and send again.`);
+      this.projects = projects;
+    }
+  }
 
   const unreachable = () =>
     new Said(
@@ -26,8 +40,9 @@ const sharing = (() => {
     );
 
   // Asks the server; the answer's status and document.
-  async function asked(method, path, { token, signal }, body) {
+  async function asked(method, path, { token, project, signal }, body) {
     const headers = { Authorization: `Bearer ${token}` };
+    if (project) headers[PROJECT] = project;
     if (body) headers["Content-Type"] = "application/json";
     const how = { method, headers, body, signal, credentials: "omit", redirect: "error" };
     try {
@@ -66,12 +81,37 @@ const sharing = (() => {
     throw refused(answer);
   }
 
-  async function send(recordings, wish, shown, told) {
+  // The project that keeps what is sent; null where the server has one only, or where it must say
+  // itself why nothing can be sent.
+  async function projectOf(shown) {
+    let answer;
+    try {
+      answer = await asked("GET", "/api/projects", shown);
+    } catch (error) {
+      shown.signal.throwIfAborted();
+      // It has answered this page just now: it is of a time when pages did not ask for projects.
+      return null;
+    }
+    if (answer.status !== 200) throw refused(answer);
+    const all = JSON.parse(answer.text);
+    const takes = ({ closed_ms: closed, trouble, role }) =>
+      !closed && !trouble && (role === "admin" || role === "member");
+    const projects = all.filter(takes).map(({ name }) => name);
+    if (all.length < 2 || projects.length === 0) return null;
+    if (projects.includes(shown.project)) return shown.project;
+    if (projects.length === 1) return projects[0];
+    throw new Which(projects);
+  }
+
+  async function send(recordings, wish, asking, told) {
     told("Asking the server…");
-    const about = await asked("GET", "/api/server", shown);
+    const everywhere = { ...asking, project: null };
+    const about = await asked("GET", "/api/server", everywhere);
     if (about.status !== 200) throw refused(about);
     const { access, upload_limit: limit } = JSON.parse(about.text);
     if (access === "token_needed") throw wrongToken();
+    const project = await projectOf({ ...everywhere, project: asking.project });
+    const shown = { ...asking, project };
     const large = recordings.find(({ file }) => file.size > limit);
     if (large) {
       throw new Said(
@@ -145,13 +185,14 @@ const sharing = (() => {
     file.slice(0, 1).arrayBuffer().then(unreachable, (error) => unreadable(name, error));
 
   // With `XMLHttpRequest`, because `fetch` does not tell how much of a body is sent.
-  function put(path, sent, { token, signal }, told) {
+  function put(path, sent, { token, project, signal }, told) {
     const { file, coding } = sent;
     return new Promise((resolve, reject) => {
       const sender = new Sender();
       sender.open("PUT", server + path);
       sender.setRequestHeader("Authorization", `Bearer ${token}`);
       sender.setRequestHeader("Content-Type", "application/octet-stream");
+      if (project) sender.setRequestHeader(PROJECT, project);
       if (coding) sender.setRequestHeader("Content-Encoding", coding);
       sender.upload.onprogress = ({ loaded }) => told(loaded);
       sender.onloadend = () => {
@@ -216,9 +257,13 @@ const sharing = (() => {
       "aria-describedby": "send-about-token",
     });
     token.value = stored();
+    const project = element("select", { id: "send-project", class: "input" });
     const account = { href: `${server}/account`, target: "_blank", rel: "noopener noreferrer" };
     const parts = {
       token,
+      project,
+      projects: element("div", { class: "send-project", hidden: "" },
+        element("label", { for: "send-project" }, "The project that keeps it"), project),
       said: element("p", { class: "send-said", role: "status" }),
       bar: element("progress", { class: "send-bar", "aria-label": "Progress", hidden: "" }),
       problem: element("p", { class: "bad-text", role: "alert" }),
@@ -240,6 +285,7 @@ const sharing = (() => {
         "It must be good for read, upload and manage; ",
         element("a", account, "make one under Account"),
         ". This tab forgets it when it is closed, and tells it to this server only."),
+      parts.projects,
       parts.said,
       parts.bar,
       parts.problem,
@@ -278,6 +324,15 @@ const sharing = (() => {
   function share(recordings, wish) {
     const parts = form(recordings);
     let running = null;
+    const offer = (projects) => {
+      const options = projects.map((name) => element("option", { value: name }, name));
+      parts.project.replaceChildren(...options);
+      parts.projects.hidden = projects.length === 0;
+      if (projects.includes(last.project)) parts.project.value = last.project;
+    };
+    if (last.token && last.token === parts.token.value) offer(last.projects);
+    // Another token may write to other projects.
+    parts.token.oninput = () => offer([]);
     const told = (words, part) => {
       parts.said.textContent = words;
       if (typeof part === "number") parts.bar.value = part;
@@ -288,7 +343,7 @@ const sharing = (() => {
       parts.problem.textContent = problem;
       parts.said.textContent = "";
       parts.bar.hidden = true;
-      parts.send.disabled = parts.token.disabled = false;
+      parts.send.disabled = parts.token.disabled = parts.project.disabled = false;
     };
     const dialog = shown("Send to a server", parts.form);
     (parts.token.value ? parts.send : parts.token).focus();
@@ -305,15 +360,25 @@ const sharing = (() => {
         const stop = (running = new AbortController());
         parts.problem.textContent = "";
         parts.bar.hidden = false;
-        parts.send.disabled = parts.token.disabled = true;
+        parts.send.disabled = parts.token.disabled = parts.project.disabled = true;
+        const project = parts.project.value || null;
         try {
-          const answer = await send(recordings, wish, { token, signal: stop.signal }, told);
+          const asking = { token, project, signal: stop.signal };
+          const answer = await send(recordings, wish, asking, told);
           running = null;
           store(token);
+          last = { ...last, token, project };
           resolve(answer);
           dialog.close();
         } catch (error) {
           if (stop.signal.aborted) return;
+          if (error instanceof Which) {
+            last = { token, projects: error.projects, project: null };
+            rest(error.message);
+            offer(error.projects);
+            parts.project.focus();
+            return;
+          }
           rest(error instanceof Said ? error.message : `It failed: ${error.message}`);
           parts.token.focus();
         }

@@ -62,7 +62,7 @@ pub fn drawn(runs: &Runs, request: &Request) -> Result<Response, Refused> {
 fn comparison(runs: &[&Run]) -> Comparison {
     let compared = runs.iter().map(|run| ComparedRun {
         id: Some(run.id.clone()),
-        name: run.name.clone(),
+        name: run.called(),
         torch: run.detail().torch_guess,
     });
     let against = |new: &&Run| Against::of(runs[0].profile(), new.profile(), &Limits::default());

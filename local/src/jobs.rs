@@ -1,6 +1,6 @@
 //! Jobs: the ranks of one program that were opened together.
 
-use crate::message::{Request, Response};
+use crate::message::{Request, Response, in_path};
 use crate::problems::{Refused, bad_request, job_not_open, missing};
 use crate::runs::{Run, Runs, run_name};
 use answers::identity::{DIGITS, base62, leading};
@@ -108,8 +108,9 @@ impl Jobs {
                 Ok(Response::json(&rows.collect::<Vec<_>>()))
             }
             ["curves", rank] => {
+                let rank = in_path(rank, "rank")?;
                 let rows = survey.ranks.iter().zip(&survey.curves);
-                let mut found = rows.filter(|(row, _)| row.rank.to_string() == *rank);
+                let mut found = rows.filter(|(row, _)| row.rank == Rank(rank));
                 let gone = || missing(format!("rank {rank} in {id}"));
                 let (row, curve) = found.next().ok_or_else(gone)?;
                 Ok(Response::json(&RankCurve::of(row.rank, curve)))
@@ -159,7 +160,7 @@ impl Jobs {
     }
 
     /// Tells each run which rank of which job it is; of several jobs the newest.
-    fn tell(&self, runs: &mut Runs) {
+    pub fn tell(&self, runs: &mut Runs) {
         for run in runs.all() {
             let shown = self.0.iter().rev().filter(|job| self.same(job).is_none());
             let mut places = shown.flat_map(|job| job.ranks.iter().map(move |of| (job, of)));

@@ -5,6 +5,7 @@ use answers::malformed::{in_words, not_json};
 use api::problem::Problem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::str::FromStr;
 
 /// The media type of documents.
 pub const JSON: &str = "application/json";
@@ -72,6 +73,16 @@ impl Request {
         ended.map_err(|error| bad_request(not_json(&error.to_string())))?;
         Ok(value)
     }
+}
+
+/// A number in a path; `name` is what the server calls that part.
+///
+/// # Errors
+/// When it is none, in the words of the server.
+pub fn in_path<T: FromStr>(text: &str, name: &str) -> Result<T, Refused> {
+    // Of numbers of each size the same is said.
+    let said = format!("Invalid URL: Cannot parse `{name}` with value `{text}` to a `u32`");
+    text.parse().map_err(|_| bad_request(in_words(&said)))
 }
 
 /// A value, or which of its fields cannot be read and why, as the server says it.
@@ -175,6 +186,14 @@ mod tests {
         );
         check("limit=1", "there must be a field `name`");
         check("name=a&name=b", "there are two fields `name`");
+    }
+
+    #[test]
+    fn a_path_says_which_of_its_numbers_cannot_be_read() {
+        let refused = refusal(in_path::<u8>("300", "level"));
+        let said = "the address: cannot read `level` with value `300` as a whole number";
+        assert_eq!(refused, (400, said.to_owned()));
+        assert_eq!(in_path::<u32>("300", "block"), Ok(300));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Questions about one recording.
 
-use crate::message::{JSON, MARKDOWN, Request, Response, TILE};
+use crate::message::{JSON, MARKDOWN, Request, Response, TILE, in_path};
 use crate::problems::{Refused, bad_request, misasked, missing, no_card, no_device};
 use crate::runs::Run;
 use answers::cards::markdown::{self, Links, Names};
@@ -39,6 +39,13 @@ const EXAMPLE_KEY: &[u8; 16] = b"only an example!";
 #[derive(Deserialize)]
 struct Steps {
     steps: Option<String>,
+}
+
+/// The version of the encoding that an address names.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only whether it can be read matters")]
+struct Version {
+    v: Option<u32>,
 }
 
 /// What groups stand for.
@@ -96,10 +103,11 @@ pub fn of_device(
     rest: &[&str],
     request: &Request,
 ) -> Result<Response, Refused> {
+    let number = in_path(number, "device").map(DeviceIdx)?;
     let Steps { steps } = request.asked()?;
     let question = Question {
         decoded: run.decoded(steps.as_deref())?,
-        number: parsed(number, "device").map(DeviceIdx)?,
+        number,
         run,
         steps,
         request,
@@ -123,6 +131,7 @@ impl Question<'_> {
             }
             ["marks"] => self.drawn(Picture::Marks),
             ["contents"] => {
+                self.of_version()?;
                 // Its loops are those from which steps are chosen.
                 let whole = self.run.decoded(None)?;
                 let device = whole.device(self.number).map_err(no_device)?;
@@ -131,12 +140,12 @@ impl Question<'_> {
             }
             ["blocks", block] => self.block(block),
             ["blocks", block, "beside"] => {
-                let block = parsed(block, "block")?;
+                let block = in_path(block, "block")?;
                 let found = questions::beside(decoded, device, BlockIdx(block));
                 told(&found.ok_or_else(|| self.no_block(block))?)
             }
             ["events", event] => {
-                let event = parsed(event, "event")?;
+                let event = in_path(event, "event")?;
                 let found = details::moment(device, EventIdx(event));
                 let no_event = Misasked::NoEvent {
                     event,
@@ -144,7 +153,10 @@ impl Question<'_> {
                 };
                 told(&found.ok_or_else(|| misasked(no_event))?)
             }
-            ["leaks"] => self.leaks(told),
+            ["leaks"] => {
+                self.of_version()?;
+                self.leaks(told)
+            }
             ["growth"] => self.growth(),
             ["alive"] => {
                 let by = self.by(Dimension::Stack)?;
@@ -175,7 +187,14 @@ impl Question<'_> {
         }
     }
 
+    /// Whether the address names a version, if it names something as one. Which it is does not
+    /// matter here: nothing of another version is kept.
+    fn of_version(&self) -> Result<(), Refused> {
+        self.request.asked::<Version>().map(drop)
+    }
+
     fn drawn(&self, picture: Picture) -> Result<Response, Refused> {
+        self.of_version()?;
         let kind = match picture {
             Picture::Marks | Picture::Contents => JSON,
             Picture::Series(_) | Picture::Mountain(..) => TILE,
@@ -186,7 +205,7 @@ impl Question<'_> {
     }
 
     fn block(&self, block: &str) -> Result<Response, Refused> {
-        let block = parsed(block, "block")?;
+        let block = in_path(block, "block")?;
         let found = details::block(&self.decoded, self.device()?, BlockIdx(block));
         told(&found.ok_or_else(|| self.no_block(block))?)
     }
@@ -266,16 +285,12 @@ fn told(value: &impl Serialize) -> Result<Response, Refused> {
     Ok(Response::json(value))
 }
 
-/// A number in a path.
-fn parsed(text: &str, what: &str) -> Result<u32, Refused> {
-    text.parse().map_err(|_| missing(format!("{what} {text}")))
-}
-
 fn tile(level: &str, index: &str) -> Result<TileId, Refused> {
-    let (level, index) = (parsed(level, "tile level")?, parsed(index, "tile")?);
-    match u8::try_from(level) {
-        Ok(level) if level <= MAX_LEVEL => Ok(TileId { level, index }),
-        _ => Err(missing(format!("tile level {level}"))),
+    let level: u8 = in_path(level, "level")?;
+    let index = in_path(index, "index")?;
+    match level <= MAX_LEVEL {
+        true => Ok(TileId { level, index }),
+        false => Err(missing(format!("tile level {level}"))),
     }
 }
 

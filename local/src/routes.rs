@@ -180,6 +180,7 @@ impl Local {
         struct Query {
             #[serde(default)]
             deleted: bool,
+            run: Option<String>,
             #[serde(default)]
             offset: usize,
             limit: Option<NonZeroUsize>,
@@ -188,10 +189,15 @@ impl Local {
         let most = api::page::MOST;
         let n = query.limit.map_or(most, |limit| limit.get().min(most));
         let from = query.offset;
+        let asked = |run: &&crate::runs::Run| {
+            let only = query.run.as_deref();
+            only.is_none_or(|only| run.id.as_str() == only)
+        };
         let page: Vec<RunSummary> = match query.deleted {
             false => self
                 .runs
                 .newest()
+                .filter(asked)
                 .skip(from)
                 .take(n)
                 .map(|run| run.summary())
@@ -199,6 +205,7 @@ impl Local {
             true => self
                 .runs
                 .deleted()
+                .filter(asked)
                 .skip(from)
                 .take(n)
                 .map(|run| run.summary())

@@ -6,7 +6,7 @@ use answers::facts::DeviceFacts;
 use answers::questions;
 use answers::run_names;
 use api::ids::{JobId, RunId};
-use api::jobs::RunOfJob;
+use api::jobs::{RunOfJob, called};
 use api::labels::Labels;
 use api::leaks::{LeakSummary, Leaks, Verdict};
 use api::runs::{RunDetail, RunSource, RunSummary};
@@ -34,7 +34,7 @@ pub struct Run {
     pub file_bytes: Bytes,
     /// When it was opened.
     pub created_ms: i64,
-    /// When it was deleted; until the next file is opened, that can be undone.
+    /// When it was deleted; until a file needs its memory, that can be undone.
     pub deleted_ms: Option<i64>,
     /// Which rank of which job it is; of several jobs, the newest.
     pub job: Option<(JobId, String, Rank)>,
@@ -162,17 +162,29 @@ impl Run {
             devices: facts.cloned().map(DeviceFacts::summary).collect(),
             pinned: self.pinned.clone().map(DeviceFacts::summary),
             quality: quality.map(|note| note.code.clone()).collect(),
+            faults: Vec::new(),
             leaks: self.verdict(),
-            job: self.job.as_ref().map(|(job, name, rank)| RunOfJob {
-                older: Vec::new(),
-                job: job.clone(),
-                name: name.clone(),
-                rank: *rank,
-            }),
+            job: self.place(),
             labels: Labels::new(),
             uploaded_by: None,
             deleted_ms: self.deleted_ms,
         }
+    }
+
+    /// Which rank of which job it is.
+    fn place(&self) -> Option<RunOfJob> {
+        let (job, name, rank) = self.job.as_ref()?;
+        Some(RunOfJob {
+            older: Vec::new(),
+            job: job.clone(),
+            name: name.clone(),
+            rank: *rank,
+        })
+    }
+
+    /// What it is called beside other runs.
+    pub fn called(&self) -> String {
+        called(&self.name, self.place().as_ref())
     }
 
     /// The head of its page.

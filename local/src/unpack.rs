@@ -192,7 +192,7 @@ impl Zstd {
             // It unpacks all that it is given, and holds what the piece does not take.
             let given = &rest[..rest.len().min(ZSTD_BLOCK)];
             let done = self.decoder.decode_from_to(given, &mut self.piece);
-            let (read, made) = done.map_err(|error| damaged("zstd", at, &error.to_string()))?;
+            let (read, made) = done.map_err(|_| damaged("zstd", at, BLOCK))?;
             // Before a checksum that is cut, it says that it read more than there is.
             let read = read.min(rest.len());
             from += read;
@@ -213,7 +213,7 @@ impl Zstd {
     fn hand_on(&mut self, at: u64, sink: &mut Sink<'_>) -> Result<(), Refused> {
         while self.decoder.can_collect() > 0 {
             let made = self.decoder.read(&mut self.piece);
-            let made = made.map_err(|error| damaged("zstd", at, &error.to_string()))?;
+            let made = made.map_err(|_| damaged("zstd", at, BLOCK))?;
             if made == 0 {
                 break;
             }
@@ -242,6 +242,9 @@ fn skipped(bytes: &[u8]) -> Option<u64> {
     let is_skipped = word(0) & !0xf == SKIPPED;
     is_skipped.then(|| u64::from(word(4)) + SKIPPED_HEAD as u64)
 }
+
+/// The decoder says more, but for those who wrote it.
+const BLOCK: &str = "a block of it cannot be unpacked";
 
 fn damaged(format: &str, offset: u64, detail: &str) -> Refused {
     let detail = format!("the {format} stream is damaged near byte {offset} of the file: {detail}");

@@ -2,7 +2,7 @@
 
 use crate::jobs::Jobs;
 use crate::message::{Request, Response};
-use crate::opening::{Opened, Opening};
+use crate::opening::{MEMORY, Opened, Opening};
 use crate::problems::{Refused, cancelled, missing};
 use crate::runs::{Run, Runs};
 use answers::run_names;
@@ -17,6 +17,10 @@ use trace::units::Bytes;
 
 /// How many uploads are known at once; the page announces one at a time.
 const MOST: usize = 1000;
+
+/// Memory for each byte of a file, unless it is packed unusually well: the densest recordings that
+/// were measured take 0.3 bytes for each of theirs, and are packed 1 to 30.
+const MEMORY_PER_BYTE: u64 = 12;
 
 /// The uploads of this tab.
 #[derive(Default)]
@@ -72,8 +76,14 @@ impl Uploads {
         if upload.ended.is_some() {
             return Err(cancelled());
         }
-        // Undoing a deletion is less than opening a file.
-        runs.forget_deleted();
+        // Undoing a deletion is less than opening a file, if there is no room for both.
+        let needed = upload
+            .total
+            .map(|bytes| bytes.saturating_mul(MEMORY_PER_BYTE));
+        let room = MEMORY.saturating_sub(runs.weight());
+        if needed.is_none_or(|needed| Bytes(needed) > room) {
+            runs.forget_deleted();
+        }
         upload.opening = Some(Opening::beside(runs.weight()));
         Ok(())
     }
@@ -129,8 +139,10 @@ impl Uploads {
                 false
             }
         };
-        if let Some(place) = &upload.job {
-            jobs.join(place, &run, runs);
+        match &upload.job {
+            Some(place) => jobs.join(place, &run, runs),
+            // It may be a rank that was deleted before.
+            None => jobs.tell(runs),
         }
         upload.ended = Some(UploadProgress::Done { run: run.clone() });
         let finished = FinishedUpload {
@@ -201,7 +213,7 @@ impl Upload {
 #[cfg(test)]
 mod tests {
     use crate::{Local, Request, Response};
-    use api::runs::{AnnouncedUpload, RunSummary};
+    use api::runs::{AnnouncedUpload, FinishedUpload, RunSummary};
 
     /// A recording of a few events.
     const FILE: &[u8] = include_bytes!("../../trace/fuzz/seeds/torch-2.0.pickle");
@@ -221,12 +233,19 @@ mod tests {
         runs.len()
     }
 
-    /// Sends a file and reads it; its path.
-    fn replayed(local: &mut Local) -> (String, String) {
-        let announced = asked(local, "POST", "/api/uploads", r#"{"name":"a.pickle"}"#);
+    /// Announces a file of this size, and begins to send it; its id.
+    fn begun(local: &mut Local, size: usize) -> String {
+        let file = format!(r#"{{"name":"a.pickle","size":{size}}}"#);
+        let announced = asked(local, "POST", "/api/uploads", &file);
         let announced: AnnouncedUpload = serde_json::from_slice(&announced.body).expect("an id");
         let id = announced.upload.to_string();
         local.begin(&id).expect("it was announced");
+        id
+    }
+
+    /// Sends a file and reads it; its path and id.
+    fn replayed(local: &mut Local) -> (String, String) {
+        let id = begun(local, FILE.len());
         local.push(&id, FILE).expect("a snapshot");
         local.replay(&id).expect("a snapshot");
         (format!("/api/uploads/{id}"), id)
@@ -243,5 +262,32 @@ mod tests {
         let (_, id) = replayed(&mut local);
         assert_eq!(local.finish(&id, &Request::default()).status, 201);
         assert_eq!(runs(&mut local), 1);
+    }
+
+    #[test]
+    fn what_was_deleted_can_be_restored_until_its_room_is_needed() {
+        let mut local = Local::new();
+        let (_, id) = replayed(&mut local);
+        let made = local.finish(&id, &Request::default());
+        let made: FinishedUpload = serde_json::from_slice(&made.body).expect("a run");
+        let run = format!("/api/runs/{}", made.run.id);
+        let restore = format!("{run}/restore");
+        // A file that is none, and one that is cancelled.
+        assert!(asked(&mut local, "DELETE", &run, "").status < 300);
+        let id = begun(&mut local, 4);
+        assert!(
+            local
+                .push(&id, b"text")
+                .and_then(|()| local.replay(&id))
+                .is_err()
+        );
+        let id = begun(&mut local, FILE.len());
+        let cancel = format!("/api/uploads/{id}");
+        assert_eq!(asked(&mut local, "DELETE", &cancel, "").status, 204);
+        assert_eq!(asked(&mut local, "POST", &restore, "").status, 200);
+        // A very large one.
+        assert!(asked(&mut local, "DELETE", &run, "").status < 300);
+        begun(&mut local, 1 << 40);
+        assert_eq!(asked(&mut local, "POST", &restore, "").status, 404);
     }
 }

@@ -29,7 +29,7 @@ const FIXTURES: [&str; 6] = [
 ];
 
 /// The functions of `api::routes` that are answered otherwise without a server, or not asked there.
-const OTHERWISE: [&str; 47] = [
+const OTHERWISE: [&str; 49] = [
     "project",
     "project_members",
     "project_member",
@@ -47,6 +47,7 @@ const OTHERWISE: [&str; 47] = [
     "forget_view_page",
     "live_page",
     "live_capture_page",
+    "delete_live_page",
     "history_page",
     "pull_page",
     "sign_in_page",
@@ -62,6 +63,7 @@ const OTHERWISE: [&str; 47] = [
     "sample",
     "runs_with",
     "history",
+    "before",
     "labelled",
     "run_labels",
     "run_page",
@@ -80,7 +82,7 @@ const OTHERWISE: [&str; 47] = [
 ];
 
 /// What has no place of its own in the lists of this file.
-const REST: [&str; 14] = [
+const REST: [&str; 15] = [
     "redaction_preview",
     "share_page",
     "card",
@@ -89,6 +91,7 @@ const REST: [&str; 14] = [
     "share_card",
     "upload",
     "run_restore",
+    "run_alone",
     "job",
     "job_sites",
     "job_curve",
@@ -233,10 +236,23 @@ fn recorded(detail: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Questions about a device that cannot be read, or that ask for what is not there.
-const MISASKED: [&str; 26] = [
+const MISASKED: [&str; 39] = [
     "blocks/268435456",
     "blocks/268435456/beside",
     "events/268435456",
+    "blocks/x",
+    "blocks/-1/beside",
+    "events/1.5",
+    "series/x/0",
+    "series/300/0",
+    "series/99/0",
+    "series/0/4294967296",
+    "mountain/stack/x/0",
+    "series/0/0?v=x",
+    "mountain/stack/0/0?v=x",
+    "marks?v=x",
+    "contents?v=-1",
+    "leaks?v=",
     "alive?at=early",
     "alive?at=",
     "alive?at=-1",
@@ -342,6 +358,11 @@ fn every_question_about_a_run_is_answered_as_by_the_server() {
                 assert!(refused["detail"].is_string(), "{question}: {refused}");
             }
         }
+        for device in ["x", "-1", "4294967296"] {
+            for question in ["marks", "alive", "series/0/0", "what-if"] {
+                both.ask(&format!("{}/devices/{device}/{question}", routes::run(run)));
+            }
+        }
         for question in ["explain?device=first", "explain?limit=much"] {
             both.ask(&format!("{}/{question}", routes::run(run)));
         }
@@ -439,6 +460,12 @@ fn ranks_that_are_opened_together_are_one_job() {
         "{detail:.300}"
     );
     assert!(!detail["sentences"].as_array().expect("a list").is_empty());
+    // Beside others, a rank is called by its job.
+    let ranks = [0, 1].map(|at: usize| detail["ranks"][at]["run"].as_str().expect("an id"));
+    let ranks: [RunId; 2] = ranks.map(|run| run.parse().expect("an id"));
+    let compared = document(&local.answer(&get(&routes::compare(&ranks))));
+    let names = [0, 1].map(|at: usize| compared["runs"][at]["name"].as_str());
+    assert_eq!(names, [Some("out, rank 0"), Some("out, rank 1")]);
     let curve = local.answer(&get(&routes::job_curve(&id, trace::ranks::Rank(1))));
     assert_eq!(curve.status, 200);
     assert_eq!(
@@ -512,7 +539,10 @@ fn a_run_is_renamed_deleted_restored_and_known_again() {
     let run = routes::run(&id);
     let named = local.answer(&sent("PATCH", &run, &json!({ "name": " before " })));
     assert_eq!(document(&named)["name"], "before");
+    let alone = get(&routes::run_alone(&id));
+    assert_eq!(document(&local.answer(&alone))[0]["name"], "before");
     assert_eq!(local.answer(&sent("DELETE", &run, &json!({}))).status, 200);
+    assert_eq!(document(&local.answer(&alone)), json!([]));
     let gone = local.answer(&get(&run));
     assert_eq!(gone.status, 404);
     assert!(

@@ -16,15 +16,16 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// All that such a page may ask.
-const OPEN: [(&str, &str); 4] = [
+const OPEN: [(&str, &str); 5] = [
     ("GET", "/api/server"),
+    ("GET", "/api/projects"),
     ("GET", "/api/runs/{run}"),
     ("PUT", "/api/upload/{name}"),
     ("POST", "/api/shares"),
 ];
 
 /// The headers that it may send.
-const SENT: &str = "authorization, content-encoding, content-type";
+const SENT: &str = "authorization, content-encoding, content-type, tidemark-project";
 
 /// How long a browser remembers that it may, seconds.
 const REMEMBERED: &str = "600";

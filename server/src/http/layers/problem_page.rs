@@ -121,8 +121,8 @@ fn way_back(problem: &Problem, path: &str) -> (String, &'static str) {
         ["account", ..] => (routes::ACCOUNT_PAGE.to_owned(), "Your account"),
         ["sign-in" | "sign-out", ..] => (routes::SIGN_IN_PAGE.to_owned(), "Sign in"),
         ["projects", name, _] => (routes::project_page(name), "The project"),
-        ["projects", ..] => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
-        ["live", id, "capture"] if !is_missing => {
+        ["projects" | "usage", ..] => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
+        ["live", id, "capture" | "delete"] if !is_missing => {
             (format!("{}/{id}", routes::LIVE_PAGE), "The training")
         }
         ["live", ..] => (routes::LIVE_PAGE.to_owned(), "All trainings"),
