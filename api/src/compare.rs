@@ -30,7 +30,7 @@ pub struct ComparedRun {
     /// Its id; absent for files compared on the command line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<RunId>,
-    /// Its name: the user's, or the file's.
+    /// Its name: the user's, or the file's; of a rank, its job and its rank.
     pub name: String,
     /// The torch versions that write such a file.
     pub torch: Option<String>,

@@ -1,5 +1,6 @@
 //! Whether a run leaks, how fast, since when, and which code it is.
 
+use crate::bench::RowOfRun;
 use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
@@ -38,6 +39,16 @@ impl Leaks {
     /// Version of the meaning of these answers, combined with that of the method; part of their
     /// address.
     pub const VERSION: u32 = 6 + 100 * trace::leaks::VERSION;
+
+    /// The same beside what a bench knows of the run.
+    #[must_use]
+    pub fn beside(mut self, row: Option<&RowOfRun>) -> Leaks {
+        let why = row.and_then(|row| row.too_few_steps(self.steps));
+        if let Some(why) = why.filter(|_| self.verdict == Verdict::CannotTell) {
+            self.reason = why;
+        }
+        self
+    }
 }
 
 /// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
@@ -129,4 +140,40 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// The blocks, oldest first; `live_count` says how many there are.
     pub evidence: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_crashed_early_is_not_told_to_record_more() {
+        let advice = "one step is too few; record 4 steps or more";
+        let told = |verdict| {
+            let leaks = Leaks {
+                recording: Kind::Unknown,
+                verdict,
+                reason: advice.to_owned(),
+                caveats: Vec::new(),
+                bytes_per_step: 0.0,
+                step_source: StepSource::Annotations,
+                steps: 1,
+                step: step(),
+                groups: Vec::new(),
+            };
+            let row = RowOfRun {
+                steps: 1,
+                crash: Some(String::new()),
+                ..RowOfRun::default()
+            };
+            assert_eq!(leaks.clone().beside(None), leaks);
+            leaks.beside(Some(&row)).reason
+        };
+        let crashed = told(Verdict::CannotTell);
+        assert!(
+            crashed.starts_with("the run crashed in step 1: "),
+            "{crashed}"
+        );
+        assert_eq!(told(Verdict::Leak), advice);
+    }
 }

@@ -23,6 +23,7 @@
 //! * `compare`, `history`, `jobs`, `bench`: several runs
 //! * `view_state`, `compare_view`, `shares`, `views`, `query`: what a link holds
 //! * `people`, `projects`, `project_name`: who may see what
+//! * `usage`: what takes the disk
 //! * `live`, `recipes`: trainings that report, and how to record
 //! * `lacks`, `decimal`: how values that are several things in one object are read, and floats
 
@@ -57,6 +58,7 @@ pub mod routes;
 pub mod runs;
 pub mod shares;
 pub mod timeline;
+pub mod usage;
 pub mod view_state;
 pub mod views;
 pub mod what_if;

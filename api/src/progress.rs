@@ -123,7 +123,7 @@ impl TryFrom<ReadProgress> for BenchProgress {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", try_from = "ReadEvent")]
 pub enum ServerEvent {
-    /// A run appeared, changed or went.
+    /// Runs appeared, changed or went. What happens within a second is told once.
     RunsChanged,
     /// An upload moved on.
     Upload {

@@ -5,6 +5,7 @@
 use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::contents::Contents;
+use crate::history::BEFORE;
 use crate::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
     UploadId, ViewId,
@@ -86,6 +87,10 @@ pub const TOKENS_PAGE: &str = "/account/tokens";
 pub const PEOPLE_PAGE: &str = "/people";
 /// The page with what was done, for admins.
 pub const AUDIT_PAGE: &str = "/audit";
+/// `GET`: what takes the disk ([`crate::usage::Usage`]), for admins.
+pub const USAGE: &str = "/api/usage";
+/// The page that shows it.
+pub const USAGE_PAGE: &str = "/usage";
 
 /// The page that says how to find one's way, and how to send a snapshot from a shell.
 pub const HELP_PAGE: &str = "/help";
@@ -129,6 +134,10 @@ pub fn live_page(live: &LiveId) -> String {
 /// `POST`: asks it for a snapshot of its next steps.
 pub fn live_capture_page(live: &LiveId) -> String {
     format!("{LIVE_PAGE}/{live}/capture")
+}
+/// `POST`: deletes it, with all its processes.
+pub fn delete_live_page(live: &LiveId) -> String {
+    format!("{LIVE_PAGE}/{live}/delete")
 }
 
 /// `GET`: the projects. `POST`: make one.
@@ -213,6 +222,8 @@ pub fn person_token_page(person: &PersonId) -> String {
 pub const EVENTS: &str = "/api/events";
 /// `GET`: list of runs.
 pub const RUNS: &str = "/api/runs";
+/// `GET`: the same, for one of many who ask after each change: they wait for one answer.
+pub const RUNS_SHARED: &str = "/api/runs?wait=true";
 /// `GET`: runs that were deleted and can still be restored.
 pub const DELETED_RUNS: &str = "/api/runs?deleted=true";
 /// `POST`: announce an upload.
@@ -282,6 +293,11 @@ pub fn run(id: &RunId) -> String {
     format!("/api/runs/{id}")
 }
 
+/// `GET`: a list of this run, if it is there. To look at it often costs little.
+pub fn run_alone(id: &RunId) -> String {
+    format!("{RUNS}?run={id}")
+}
+
 /// `GET`: runs that have all of these labels, newest first.
 pub fn runs_with(labels: &[Label]) -> String {
     format!("{RUNS}{}", labelled(labels))
@@ -290,6 +306,11 @@ pub fn runs_with(labels: &[Label]) -> String {
 /// `GET`: the same runs, oldest first, and which numbers changed for good.
 pub fn history(labels: &[Label]) -> String {
     format!("/api/history{}", labelled(labels))
+}
+
+/// The part of a history before this run; of the answer, and of its page.
+pub fn before(history: &str, run: &RunId) -> String {
+    with(history, BEFORE, run.as_str())
 }
 
 /// The query for these labels.

@@ -1,8 +1,8 @@
 //! Runs: what the list and the head of a run page show.
 
-use crate::bench::RowOfRun;
+use crate::bench::{Fault, RowOfRun};
 use crate::ids::{JobId, RunId, SessionId, UploadId};
-use crate::jobs::RunOfJob;
+use crate::jobs::{RunOfJob, called};
 use crate::labels::Labels;
 use crate::leaks::LeakSummary;
 use crate::quality::{self, told_peak};
@@ -72,6 +72,9 @@ pub struct RunSummary {
     pub peak_allocated: Bytes,
     /// Codes of the quality notes, for badges.
     pub quality: Vec<String>,
+    /// What went wrong in the bench row whose first steps it is; the recording need not show it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub faults: Vec<Fault>,
     /// Whether it leaks; absent until that was looked at, shortly after it arrives.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leaks: Option<LeakSummary>,
@@ -91,6 +94,11 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// What it is called beside other runs ([`called`]).
+    pub fn called(&self) -> String {
+        called(&self.name, self.job.as_ref())
+    }
+
     /// Its peak in words: of a recording that lost its beginning, it is only known to be no lower.
     pub fn peak(&self) -> String {
         told_peak(self.peak_allocated, &self.quality)
@@ -105,6 +113,11 @@ impl RunSummary {
     pub fn ran_out_of_memory(&self) -> bool {
         let mut devices = self.devices.iter();
         devices.any(|device| !device.oom_events.is_empty())
+    }
+
+    /// What went wrong, as its recording and its bench know it.
+    pub fn went_wrong(&self) -> Vec<Fault> {
+        Fault::with_recorded(&self.faults, self.ran_out_of_memory())
     }
 
     /// The device that is shown when none is named ([`trace::main_device`]).
@@ -189,6 +202,8 @@ struct ReadDetail {
     steps: u32,
     peak_allocated: Bytes,
     quality: Vec<String>,
+    #[serde(default)]
+    faults: Vec<Fault>,
     leaks: Option<LeakSummary>,
     job: Option<RunOfJob>,
     #[serde(default)]
@@ -217,6 +232,7 @@ impl From<ReadDetail> for RunDetail {
                 steps: read.steps,
                 peak_allocated: read.peak_allocated,
                 quality: read.quality,
+                faults: read.faults,
                 leaks: read.leaks,
                 job: read.job,
                 labels: read.labels,

@@ -11,9 +11,11 @@ use crate::limits::budget::Budget;
 use crate::limits::clients::Quota;
 use crate::limits::requests::Requests;
 use crate::limits::turns::Turns;
+use crate::live::judgements::Judgements;
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::projects::{self, Projects};
+use crate::run_lists::RunLists;
 use crate::shelf::Shelves;
 use crate::store::{Looked, Store, StoreError};
 use crate::system::clock::{self, now_ms};
@@ -22,6 +24,7 @@ use crate::system::data_lock::{DataLock, For, Unusable};
 use crate::system::disk;
 use crate::system::private::{self, Kind};
 use crate::tensors::Tensors;
+use crate::usage::Sizes;
 use crate::who::access::Gate;
 use crate::who::host_names;
 use crate::who::oidc::Provider;
@@ -44,10 +47,11 @@ const EVENTS_KEPT: usize = 256;
 /// When to ask again for an export after all places were taken: exports take seconds.
 const EXPORT_RETRY: Duration = Duration::from_secs(5);
 
-/// Memory for drawn cards, and for runs in words. It is outside of the budget, so projects besides
-/// the first one have less.
+/// Memory for drawn cards, for runs in words, and for packed pages of the list of runs. It is
+/// outside of the budget, so projects besides the first one have less.
 const CARD_BYTES: u64 = 32 << 20;
 const EXPLANATION_BYTES: u64 = 4 << 20;
+const RUN_LIST_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE: u64 = 32;
 
 /// Without so much room the smallest change fails: the log of the database takes some pages for it.
@@ -129,6 +133,8 @@ pub struct App {
     pub comparisons: Comparisons,
     /// Many ranks of one program.
     pub jobs: Jobs,
+    /// What was found in trainings that report.
+    pub live: Judgements,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may come in. All projects of a server share it.
@@ -142,6 +148,10 @@ pub struct App {
     /// Runs in words. They take longer than cards, so they have shelves of their own and cards do
     /// not wait for them.
     pub explanations: Shelves,
+    /// Pages of the list of runs that were packed.
+    pub run_lists: RunLists,
+    /// What takes the disk, as it was measured last.
+    pub sizes: Sizes,
     /// Turns at questions about recordings. All projects of a server share them.
     pub asking: Asking,
     /// The memory budget.
@@ -298,9 +308,8 @@ impl App {
         shared: Shared,
     ) -> Result<App, OpenError> {
         let pictures = Pictures::new(store.clone(), &shared.budget, config.cache);
-        pictures
-            .traces
-            .call_blocks(own_rules(&config, &store).await);
+        let rules = own_rules(&config, &store).await;
+        pictures.traces.call_blocks(rules);
         let events = broadcast::Sender::new(EVENTS_KEPT);
         let limits = UploadLimits {
             upload: config.upload_limit,
@@ -337,6 +346,8 @@ impl App {
             oidc: provider.transpose().map_err(OpenError::Oidc)?,
             cards: Shelves::new("cards", clients.cards, CARD_BYTES / share),
             explanations: Shelves::new("explanations", clients.cards, EXPLANATION_BYTES / share),
+            run_lists: RunLists::new(RUN_LIST_BYTES / share),
+            sizes: Sizes::default(),
             exports: shared.exports,
             event_streams: shared.event_streams,
             requests: shared.requests,
@@ -345,6 +356,7 @@ impl App {
             hostname: shared.hostname,
             tensors: Tensors::new(store.clone()),
             jobs: Jobs::new(store.clone(), Arc::clone(&pictures.traces)),
+            live: Judgements::default(),
             config,
             store,
             uploads,

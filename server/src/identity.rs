@@ -64,6 +64,11 @@ pub fn request_id() -> String {
     by_chance("req_")
 }
 
+/// A new id for one start of a server.
+pub fn opening_id() -> String {
+    by_chance("open_")
+}
+
 /// A new number for a form.
 pub fn form_number() -> String {
     by_chance("form_")

@@ -12,17 +12,19 @@
 //! * `cli`, `config`, `app`: the commands; what `serve` is told; what every request needs
 //! * `http`, `problems`: routes, one file a subject; `layers` (what every request passes), `here`
 //!   (which project), `addresses` (links that keep it), `audience` and `permits` (who sees and may
-//!   what), `audited` (what was done), `account`, `trends`, `labels`, `categories`, `live`, `views`
-//!   and `help` (pages without a program); all error statuses
+//!   what), `audited` (what was done), `account`, `trends`, `labels`, `categories`, `live`,
+//!   `views`, `usage` and `help` (pages without a program); all error statuses
 //! * `who`: who comes in, and as whom (`SECURITY.md`, `docs/people.md`)
 //! * `limits`: memory permits, threads, turns, quotas, and the time of an answer
 //! * `system`: the data folder, the disk, the clock, and texts for terminals
 //! * `ingest`, `blobs`: from a body to a stored run; files
 //! * `store`: SQLite, the only place with SQL; `migrations/` has the schema
 //! * `pictures`, `comparisons`, `jobs`: tiles and decoded traces, kept; several runs; many ranks
-//! * `shelf`, `recent`: drawn cards, kept; values that are made once
+//! * `shelf`, `run_lists`, `recent`: drawn cards and pages of the list of runs, kept; values that
+//!   are made once
 //! * `judgements`: verdicts and words that are found once, when a run arrives, and kept
-//! * `live`: what to look at in a training that reports while it runs (`docs/recording.md`)
+//! * `live`: what to look at in a training that reports while it runs, and its processes as one row
+//!   (`docs/recording.md`)
 //! * `history`: runs with the same labels one after the other, and what changed for good
 //!   (`docs/labels.md`)
 //! * `own_categories`: which rules for the team's own categories hold (`docs/categories.md`)
@@ -37,6 +39,7 @@
 //! * `bench`: the queue of rows, and the child process that runs one
 //! * `opening`, `projects`: a server with its projects, each an `App` of its own; who may enter
 //!   which, and which runs stay (`docs/projects.md`)
+//! * `usage`: what takes the disk (`docs/deploy.md`)
 //! * `page_files`, `samples`: the front end's files, in the binary or in a folder; small recordings
 //!   to try
 //! * `identity`, `tensors`: ids; what the engine knows of tensors
@@ -68,10 +71,12 @@ mod pictures;
 mod problems;
 mod projects;
 mod recent;
+mod run_lists;
 mod samples;
 mod shelf;
 pub mod store;
 pub mod system;
 mod tensors;
+mod usage;
 mod webhook;
 mod who;

@@ -162,6 +162,9 @@ async fn tables_of_plain_pages_fit_on_a_phone() {
         browser.goto(&server.url(path)).await;
         assert_eq!(browser.eval(wide).await, json!([0]), "{path}");
     }
+    // It has three of them.
+    browser.goto(&server.url("/usage")).await;
+    assert_eq!(browser.eval(wide).await, json!([0, 0, 0]), "/usage");
 }
 
 #[tokio::test]

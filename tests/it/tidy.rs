@@ -71,6 +71,7 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
             "server/src/http/session.rs",
             "server/src/http/shares.rs",
             "server/src/http/tests/",
+            "server/src/http/usage.rs",
             "server/src/http/views/badge.rs",
         ],
         &["axum::extract::State"],

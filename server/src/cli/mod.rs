@@ -34,6 +34,7 @@ mod replay;
 mod room;
 mod run_row;
 mod serve;
+mod sizes;
 mod tables;
 mod token;
 mod what_if;

@@ -13,7 +13,7 @@ use answers::explain::MOST_LISTED;
 use answers::questions::MAX_LEAKS;
 use answers::questions::what_if::COLUMNS;
 use api::alive::{MAX_GROUPS, MAX_PAGE};
-use api::bench::{BenchRow, TensorChanges};
+use api::bench::{BenchRow, Fault, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
 use api::explain::UnlikeOthers;
@@ -24,6 +24,7 @@ use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::people::Scope;
 use api::shares::NewShare;
 use api::timeline::Marks;
+use api::usage::{LargeRun, Usage};
 use api::views::MOST as MOST_VIEWS;
 use serde_json::Value;
 use trace::alive::{MAX_MOMENTS, MAX_NODES};
@@ -54,6 +55,8 @@ const ROWS: usize = MOST_ROWS as usize;
 const CATEGORIES: usize = trace::categories::Category::ALL.len() + MOST_RULES;
 /// Findings about the data: some for each device, some for the file.
 const FINDINGS: usize = 32 * (DEVICES + 1);
+/// What can go wrong in a bench row.
+const FAULTS: usize = Fault::ALL.len();
 const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
 const RUNS: usize = NewShare::MAX_RUNS;
 const RANKS: usize = MAX_RANKS as usize;
@@ -123,7 +126,10 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         ],
     ),
     ("DeviceExplained", &[("to_try", MOST_LISTED)]),
-    ("ExplainedFailure", &[("remedies", MOST_LISTED)]),
+    (
+        "ExplainedFailure",
+        &[("remedies", MOST_LISTED), ("settings_perhaps", MOST_LISTED)],
+    ),
     (
         "ExplainedLeaks",
         &[("caveats", FINDINGS), ("groups", MOST_LISTED)],
@@ -158,7 +164,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         ],
     ),
     ("Heard", &[("warnings", MOST_WARNINGS)]),
-    ("HistoryRun", &[("quality", FINDINGS)]),
+    ("HistoryRun", &[("faults", FAULTS), ("quality", FINDINGS)]),
     ("LiveCurve", &[("steps", MOST_POINTS)]),
     ("LiveRun", &[("warnings", MOST_WARNINGS)]),
     ("LiveRuns", &[("runs", LIVE_RUNS)]),
@@ -233,7 +239,14 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[("quality_notes", FINDINGS), ("settings", MAX_SETTINGS)],
     ),
     ("RunOfJob", &[("older", RunOfJob::MOST_OLDER)]),
-    ("RunSummary", &[("devices", DEVICES), ("quality", FINDINGS)]),
+    (
+        "RunSummary",
+        &[
+            ("devices", DEVICES),
+            ("faults", FAULTS),
+            ("quality", FINDINGS),
+        ],
+    ),
     (
         "SegmentMap",
         &[
@@ -245,7 +258,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ),
     ("Sessions", &[("sessions", sessions::MOST)]),
     ("ShareTarget", &[("runs", RUNS)]),
-    ("Side", &[("at_peak", CATEGORIES)]),
+    ("Side", &[("at_peak", CATEGORIES), ("inferred", CATEGORIES)]),
     ("SiteSide", &[("frames", kept_frames::MAX)]),
     (
         "SiteAcross",
@@ -263,7 +276,16 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("TensorChange", &[("shape", 64)]),
     ("TensorChanges", &[("changes", TensorChanges::MOST)]),
     ("TensorDetail", &[("shape", 64)]),
+    ("LargeRun", &[("held", LargeRun::MOST_HELD)]),
     ("UnlikeOthers", &[("steps", UnlikeOthers::MAX_STEPS)]),
+    (
+        "Usage",
+        &[
+            ("largest", Usage::MOST_LARGEST),
+            ("projects", MOST_PROJECTS),
+            ("unknown", MOST_PROJECTS),
+        ],
+    ),
     ("Views", &[("views", MOST_VIEWS)]),
     ("Verdicts", &[("findings", Against::MAX_FINDINGS)]),
 ];

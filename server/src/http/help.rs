@@ -4,7 +4,7 @@ use super::account::SignedIn;
 use super::extract::Origin;
 use super::here::Here;
 use super::permits;
-use super::shell::page;
+use super::shell::{command, page};
 use crate::problems::Error;
 use crate::who::access::Entry;
 use api::people::Scope;
@@ -126,8 +126,4 @@ fn sending(entry: &Entry, origin: &str) -> Markup {
             }
         }
     }
-}
-
-fn command(line: &str) -> Markup {
-    html! { div class="recipe" { pre tabindex="0" { code { (line) } } } }
 }

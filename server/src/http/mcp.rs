@@ -195,7 +195,7 @@ impl Dashboard {
             found.recordings.push(Meant {
                 called: name.to_owned(),
                 id: run,
-                name: row.name,
+                name: row.called(),
                 project: self.are_several.then(|| app.project.clone()),
                 decoded,
                 bench_row: known,
@@ -230,8 +230,8 @@ impl Dashboard {
                 };
                 let rows = reader.runs(Which::Live, wanted.labels(), slice)?;
                 let is_last = rows.len() < MOST_RUNS as usize;
-                let meant = rows.into_iter().filter(|row| wanted.means(&row.name));
-                found.extend(meant.map(summary));
+                let runs = rows.into_iter().map(summary);
+                found.extend(runs.filter(|run| wanted.means(run)));
                 if is_last {
                     break;
                 }

@@ -49,6 +49,7 @@ mod tests;
 mod trends;
 mod unfold;
 mod uploads;
+mod usage;
 mod views;
 mod what_if;
 
@@ -105,8 +106,8 @@ fn live() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(live::report))
         .layer(DefaultBodyLimit::max(live::REPORT_LIMIT));
     OpenApiRouter::new()
-        .routes(routes!(live::list, live::begin))
-        .routes(routes!(live::get))
+        .routes(routes!(live::list::list, live::begin))
+        .routes(routes!(live::get, live::delete::delete))
         .routes(routes!(live::end))
         .routes(routes!(live::capture))
         .merge(reports)
@@ -121,6 +122,7 @@ fn team() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(people::tokens, people::make_token))
         .routes(routes!(people::end_token))
         .routes(routes!(people::audit))
+        .routes(routes!(usage::usage))
         .routes(routes!(categories::get, categories::put))
         .routes(routes!(categories::preview))
         .merge(live())
@@ -296,6 +298,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route(api::routes::LIVE_PAGE, get(live::live_page))
         .route("/live/{live}", get(live::live_run_page))
         .route("/live/{live}/capture", post(live::ask_on_page))
+        .route("/live/{live}/delete", post(live::delete::delete_on_page))
         .route(live::LIVE_SCRIPT, get(live::script))
         .route(shell::SCRIPT, get(shell::script))
         .route(api::routes::JOBS_PAGE, get(trends::jobs))
@@ -309,6 +312,7 @@ fn project_pages() -> Router<Arc<App>> {
     let one = get(projects::project_page).post(projects::change_on_page);
     Router::new()
         .route(api::routes::PROJECTS_PAGE, all)
+        .route(api::routes::USAGE_PAGE, get(usage::usage_page))
         .route("/projects/{project}", one)
         .route(
             "/projects/{project}/members",

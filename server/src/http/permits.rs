@@ -40,8 +40,10 @@ pub fn need(method: &Method, path: &str) -> Need {
         // These check what whoever asks is in the project that the address names.
         (true, ["projects", ..]) | (false, ["projects", _, ..]) => Need::Entry,
         (false, ["projects"]) => Need::Admin,
-        (_, ["people", ..] | ["audit"]) => Need::Admin,
+        (_, ["people", ..] | ["audit"] | ["usage"]) => Need::Admin,
         (true, ["uploads", ..]) => Need::ReadOrUpload,
+        // As it is with runs, to send something is not yet to delete it.
+        (false, ["live", _]) if *method == Method::DELETE => Need::Scope(Scope::Manage),
         (
             false,
             ["uploads", ..]
@@ -174,6 +176,8 @@ mod tests {
         check("GET", "/api/uploads/upl_a/events", Need::ReadOrUpload);
         check("POST", "/api/jobs", upload);
         check("DELETE", "/api/jobs/job_a", manage);
+        check("POST", "/api/live/live_a/steps", upload);
+        check("DELETE", "/api/live/live_a", manage);
         check("POST", "/api/samples/streams", upload);
         check("DELETE", "/api/runs/run_a", manage);
         check("PATCH", "/api/runs/run_a/labels", upload);
@@ -184,6 +188,7 @@ mod tests {
         check("GET", "/api/people", Need::Admin);
         check("PATCH", "/api/people/per_a", Need::Admin);
         check("GET", "/api/audit", Need::Admin);
+        check("GET", "/api/usage", Need::Admin);
         check("POST", "/api/tokens", Need::Entry);
         check("DELETE", "/api/tokens/tok_a", Need::End);
         check("GET", "/api/me", Need::Entry);

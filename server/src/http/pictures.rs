@@ -42,6 +42,37 @@ impl Version {
     }
 }
 
+/// The parts of a tile's path. They have names, so that a refusal names what cannot be read.
+#[derive(Deserialize)]
+pub struct OfTile {
+    run: String,
+    device: DeviceIdx,
+    level: u8,
+    index: u32,
+}
+
+/// What is stacked in a tile.
+#[derive(Deserialize)]
+pub struct OfGroup {
+    group: String,
+}
+
+/// The parts of a block's path.
+#[derive(Deserialize)]
+pub struct OfBlock {
+    run: String,
+    device: DeviceIdx,
+    block: u32,
+}
+
+/// The parts of an event's path.
+#[derive(Deserialize)]
+pub struct OfEvent {
+    run: String,
+    device: DeviceIdx,
+    event: u32,
+}
+
 /// The four lines of a tile, binary.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/series/{level}/{index}",
     tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
@@ -54,7 +85,12 @@ impl Version {
     ))]
 pub async fn series(
     Here(app): Here,
-    Path((run, device, level, index)): Path<(String, DeviceIdx, u8, u32)>,
+    Path(OfTile {
+        run,
+        device,
+        level,
+        index,
+    }): Path<OfTile>,
     Query(version): Query<Version>,
     audience: Audience,
     headers: HeaderMap,
@@ -82,7 +118,13 @@ pub async fn series(
     ))]
 pub async fn mountain(
     Here(app): Here,
-    Path((run, device, group, level, index)): Path<(String, DeviceIdx, String, u8, u32)>,
+    Path(OfTile {
+        run,
+        device,
+        level,
+        index,
+    }): Path<OfTile>,
+    Path(OfGroup { group }): Path<OfGroup>,
     Query(version): Query<Version>,
     audience: Audience,
     headers: HeaderMap,
@@ -158,7 +200,7 @@ async fn one_of_a_device(
     ))]
 pub async fn block(
     Here(app): Here,
-    Path((run, device, block)): Path<(String, DeviceIdx, u32)>,
+    Path(OfBlock { run, device, block }): Path<OfBlock>,
     Query(steps): Query<StepsQuery>,
     asker: Asker,
     headers: HeaderMap,
@@ -186,7 +228,7 @@ pub async fn block(
     ))]
 pub async fn moment(
     Here(app): Here,
-    Path((run, device, event)): Path<(String, DeviceIdx, u32)>,
+    Path(OfEvent { run, device, event }): Path<OfEvent>,
     Query(steps): Query<StepsQuery>,
     asker: Asker,
     headers: HeaderMap,

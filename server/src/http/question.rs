@@ -79,11 +79,12 @@ impl StepsQuery {
     }
 }
 
-/// The parts of the path that every question has.
+/// The parts of the path that every question has. They have names, so that a refusal names the one
+/// that cannot be read.
 #[derive(Deserialize)]
-struct Place {
-    run: String,
-    device: DeviceIdx,
+pub struct Place {
+    pub(super) run: String,
+    pub(super) device: DeviceIdx,
 }
 
 impl FromRequestParts<Arc<App>> for Question {

@@ -4,10 +4,12 @@ use super::audience::Audience;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, labels_of, run_id};
 use super::here::Here;
-use super::packed;
+use super::packed::{self, Keep};
 use super::page::PageQuery;
 use crate::app::App;
+use crate::limits::work::off_runtime;
 use crate::problems::Error;
+use crate::run_lists::Part;
 use crate::store::{StoredRun, Which};
 use crate::system::clock::now_ms;
 use answers::facts::DeviceFacts;
@@ -35,9 +37,17 @@ pub struct ListQuery {
     deleted: bool,
     /// Only runs that this person sent, by name.
     by: Option<String>,
+    /// Only the run with this id, if it is there. The other filters do not count then.
+    #[param(value_type = Option<String>)]
+    run: Option<RunId>,
+    /// Wait for up to two seconds if runs change all the time, and get the same answer as others.
+    #[serde(default)]
+    wait: bool,
 }
 
 /// Runs, newest first.
+///
+/// While nothing of them changes, an answer keeps its `ETag`, and who sends that gets 304.
 #[utoipa::path(get, path = "/api/runs", tag = "runs",
     params(ListQuery, PageQuery,
         ("label" = Option<String>, Query,
@@ -60,13 +70,44 @@ pub async fn list(
     } else {
         Which::Live
     };
-    let slice = page.slice();
-    let read = app
-        .store
-        .read(move |reader| reader.runs_by(which, &labels, query.by.as_deref(), slice));
-    let runs = read.await?;
-    let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
-    Ok(packed::json(&headers, &summaries))
+    let (by, run, slice) = (query.by, query.run, page.slice());
+    let coding = packed::coding(&headers);
+    let asked = format!("{which:?} {run:?} {by:?} {labels:?}");
+    let part = match slice.offset {
+        0 => Part::First,
+        _ => Part::Later,
+    };
+    // It comes before the runs are read: they may be newer than it says, and never older. All who
+    // may read this project get the same answer, and nobody else gets so far.
+    let revision = match query.wait {
+        true => {
+            let now = || app.store.revision();
+            app.run_lists.round(&asked, part, now).await
+        }
+        false => app.store.revision(),
+    };
+    let etag = app.run_lists.tag(revision, &format!("{asked} {slice:?}"));
+    if let Some(unchanged) = packed::not_modified(&headers, &etag, Keep::Ask) {
+        return Ok(unchanged);
+    }
+    let pack = async {
+        let read = app.store.read(move |reader| match &run {
+            Some(run) => reader.run_among(which, run),
+            None => reader.runs_by(which, &labels, by.as_deref(), slice),
+        });
+        let runs = read.await?;
+        let pack = off_runtime(move || {
+            let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
+            packed::encoded(coding, &summaries)
+        });
+        match pack.await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(_)) | Err(_) => Err(Error::Panicked),
+        }
+    };
+    let key = format!("{etag} {coding:?}");
+    let bytes = app.run_lists.get(&key, pack).await?;
+    Ok(packed::encoded_json(bytes, coding, &etag))
 }
 
 /// One run.
@@ -144,7 +185,7 @@ pub async fn delete(Here(app): Here, Path(run): Path<String>) -> Result<Response
     gone_or_back(&app, write.await?)
 }
 
-/// Undoes a deletion.
+/// Undoes a deletion. A job that was deleted with its runs comes back with the first of them.
 #[utoipa::path(post, path = "/api/runs/{run}/restore", tag = "runs",
     params(("run" = String, Path)),
     responses(
@@ -155,6 +196,7 @@ pub async fn restore(Here(app): Here, Path(run): Path<String>) -> Result<Respons
     let id = run_id(&run)?;
     let write = app.store.write(move |writer| {
         writer.restore_run(&id)?;
+        writer.restore_jobs_of(&id)?;
         writer.reader().run(&id)
     });
     gone_or_back(&app, write.await?)
@@ -225,6 +267,7 @@ fn leave_out_team(run: &mut RunSummary) {
         steps: _,
         peak_allocated: _,
         quality: _,
+        faults: _,
         leaks: _,
         deleted_ms: _,
     } = run;
@@ -262,6 +305,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
         devices,
         pinned,
         source: _,
+        faults: _,
         file_bytes: _,
         steps: _,
         peak_allocated: _,
@@ -314,6 +358,7 @@ pub fn summary(row: StoredRun) -> RunSummary {
         devices: row.devices.into_iter().map(DeviceFacts::summary).collect(),
         pinned: row.pinned.map(DeviceFacts::summary),
         quality: codes(&row.quality),
+        faults: row.faults,
         leaks: row.leaks,
         job: row.job,
         labels: row.labels,

@@ -174,6 +174,11 @@ pub fn date(ms: i64) -> String {
     date_time(UnixMillis(ms))
 }
 
+/// Lines to be copied.
+pub fn command(lines: &str) -> Markup {
+    html! { div class="recipe" { pre tabindex="0" { code { (lines) } } } }
+}
+
 /// An error of a form, shown above it.
 pub fn problem(why: &str) -> Markup {
     html! { p class="bad-text" role="alert" { (with_code(&sentence(why))) } }

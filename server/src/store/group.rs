@@ -4,7 +4,7 @@
 //! of them. Each closure runs on its own thread in its own savepoint: if one fails, the others are
 //! not affected. Success is reported only after the changes are on disk.
 
-use super::{StoreError, StoreResult, lock};
+use super::{StoreError, StoreResult, lock, revision};
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,11 +21,14 @@ pub(super) struct GroupWriter {
     /// Number of threads that wait to write.
     waiting: AtomicUsize,
     commits: AtomicU64,
+    revision: AtomicU64,
 }
 
 struct State {
     connection: Connection,
     open: Option<Group>,
+    /// Changes of what lists of runs say, as of the last commit.
+    counted: Option<i64>,
 }
 
 /// A transaction that is not committed yet.
@@ -49,17 +52,24 @@ impl GroupWriter {
     pub(super) fn new(connection: Connection) -> GroupWriter {
         GroupWriter {
             state: Mutex::new(State {
+                counted: revision::counted(&connection),
                 connection,
                 open: None,
             }),
             waiting: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
         }
     }
 
     /// Transactions that were committed since the start.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Another number after each commit that changed what a list of runs says.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
     }
 
     /// Runs a change. Returns when the change is on disk, or when it has failed and was undone.
@@ -134,6 +144,13 @@ impl GroupWriter {
             let _ = state.connection.execute_batch("ROLLBACK");
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
+        // Before anybody is told of success: who is told then reads what they changed. If nobody
+        // counts, all may have changed.
+        let counted = revision::counted(&state.connection);
+        if counted.is_none() || counted != state.counted {
+            state.counted = counted;
+            self.revision.fetch_add(1, Ordering::SeqCst);
+        }
         group
             .outcome
             .tell(committed.map_err(|error| failure(&error)));

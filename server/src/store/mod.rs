@@ -9,6 +9,7 @@
 
 mod audit;
 mod bench;
+mod bench_host;
 mod blobs;
 mod columns;
 mod comparisons;
@@ -27,6 +28,7 @@ mod open;
 mod own_categories;
 mod people;
 mod projects;
+mod revision;
 mod row_of_run;
 mod rows;
 mod run_facts;
@@ -38,8 +40,10 @@ mod shares;
 mod tensors;
 mod tiles;
 mod uploads;
+mod usage;
 mod views;
 
+pub use audit::WhichEntries;
 pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
 pub use blobs::{BlobCodec, BlobRow, Quarantined, Stored};
 pub use columns::PackedChunk;
@@ -47,8 +51,8 @@ pub use comparisons::PullRow;
 pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
+pub use history::HistoryPart;
 pub use jobs::{JobRow, RankOfJob, RankRun};
-pub use live::MostLive;
 pub use people::{IdentityRow, TokenRow};
 pub use projects::{MemberRow, ProjectRow, is_of_a_project};
 pub use rows::Slice;
@@ -59,6 +63,7 @@ pub use shares::ShareRow;
 pub use tensors::AliveTensor;
 pub use tiles::{Keep, TileKey, pack_tile};
 pub use uploads::{UploadRow, UploadState};
+pub use usage::RunSize;
 
 use crate::system::clock::{Steady, now_ms};
 use group::GroupWriter;
@@ -152,6 +157,14 @@ impl Store {
     pub fn commits(&self) -> u64 {
         let writer = self.inner.writer.as_ref();
         writer.map_or(0, GroupWriter::commits)
+    }
+
+    /// Another number after each change of what a list of runs says. It begins anew with each
+    /// opening of the database. Whoever reads it first and then the runs never has older runs than
+    /// it says.
+    pub fn revision(&self) -> u64 {
+        let writer = self.inner.writer.as_ref();
+        writer.map_or(0, GroupWriter::revision)
     }
 
     /// Milliseconds since the Unix epoch, but never earlier than a time that this database has

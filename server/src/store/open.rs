@@ -1,6 +1,7 @@
 //! Opening a database that may be damaged or read-only.
 
 use super::group::GroupWriter;
+use super::revision;
 use super::schema::{self, Opening};
 use super::{Inner, Looked, READERS, Reader, Slice, Store, StoreError, StoreResult, Which, health};
 use crate::identity::database_id;
@@ -171,7 +172,10 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
             opening,
             looked,
             writer: match read_only {
-                None => Ok(GroupWriter::new(connection)),
+                None => {
+                    revision::watch(&connection)?;
+                    Ok(GroupWriter::new(connection))
+                }
                 Some(why) => Err(why),
             },
             damage: OnceLock::new(),

@@ -3,8 +3,9 @@
 use super::rows::{bytes, corrupt, source_name, source_of};
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use answers::facts::{DeviceFacts, StepFacts};
+use api::bench::Fault;
 use api::ids::RunId;
-use api::jobs::RunOfJob;
+use api::jobs::{RunOfJob, called};
 use api::labels::{Label, Labels};
 use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
@@ -75,12 +76,21 @@ pub struct StoredRun {
     pub pinned: Option<DeviceFacts>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
+    /// What went wrong in the bench row that recorded it.
+    pub faults: Vec<Fault>,
     /// Whether it leaks, once that is known.
     pub leaks: Option<LeakSummary>,
     /// Which rank of which job it is.
     pub job: Option<RunOfJob>,
     /// Its labels.
     pub labels: Labels,
+}
+
+impl StoredRun {
+    /// What it is called beside other runs ([`called`]). It names the job, which a link does not.
+    pub fn called(&self) -> String {
+        called(&self.name, self.job.as_ref())
+    }
 }
 
 /// Which runs to list.
@@ -176,6 +186,13 @@ impl Reader<'_> {
         })
     }
 
+    /// The run with this id, if it is one of these.
+    pub fn run_among(&self, which: Which, id: &RunId) -> StoreResult<Vec<StoredRun>> {
+        let mut found = self.runs_where(Selected::one(id))?;
+        found.retain(|run| run.deleted_ms.is_some() == (which == Which::Deleted));
+        Ok(found)
+    }
+
     /// One run, deleted or not.
     ///
     /// # Errors
@@ -267,6 +284,7 @@ impl Reader<'_> {
         let Selected { condition, .. } = selected;
         let mut devices = self.devices_where(selected)?;
         let mut quality = self.quality_where(selected)?;
+        let mut faults = self.faults_where(selected)?;
         let mut leaks = self.verdicts_where(selected)?;
         let mut jobs = self.jobs_where(selected)?;
         let mut labels = self.labels_where(selected)?;
@@ -281,10 +299,12 @@ impl Reader<'_> {
             let id: String = row.get("id")?;
             let devices = devices.remove(&id).unwrap_or_default();
             let quality = quality.remove(&id).unwrap_or_default();
+            let faults = faults.remove(&id).unwrap_or_default();
             let leaks = leaks.remove(&id);
             let job = jobs.remove(&id);
             let labels = labels.remove(&id).unwrap_or_default();
             runs.push(StoredRun {
+                faults,
                 leaks,
                 job,
                 labels,
@@ -358,11 +378,13 @@ impl Writer<'_> {
         self.changed_one(id, self.tx.execute(sql, [id.as_str()])?)
     }
 
-    /// Runs that were deleted at a time that has not come, by a clock that was wrong, were deleted
-    /// now: else they would stay until then.
+    /// Runs and jobs that were deleted at a time that has not come, by a clock that was wrong, were
+    /// deleted now: else they would stay until then.
     pub fn date_deletions(&mut self, now_ms: i64) -> StoreResult<()> {
-        let sql = "UPDATE runs SET deleted_ms = ?1 WHERE deleted_ms > ?1";
-        self.tx.execute(sql, [now_ms])?;
+        for table in ["runs", "jobs"] {
+            let sql = format!("UPDATE {table} SET deleted_ms = ?1 WHERE deleted_ms > ?1");
+            self.tx.execute(&sql, [now_ms])?;
+        }
         Ok(())
     }
 
@@ -471,6 +493,7 @@ fn run_of(
         torch_guess: row.get("torch_guess")?,
         devices,
         quality,
+        faults: Vec::new(),
         leaks: None,
         job: None,
         labels: Labels::new(),

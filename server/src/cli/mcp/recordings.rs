@@ -115,7 +115,7 @@ impl Recordings {
     fn told_of(&self, run: &RunId, server: &str) -> Result<(String, Option<RowOfRun>), String> {
         let asked = self.remote(server).get(&routes::run(run));
         let detail: RunDetail = asked.map_err(|error: CliError| error.to_string())?;
-        Ok((detail.summary.name, detail.bench_row))
+        Ok((detail.summary.called(), detail.bench_row))
     }
 
     /// The run of the dashboard that a text means, and what people call it. What a name or labels
@@ -131,7 +131,7 @@ impl Recordings {
         let list = routes::runs_with(wanted.labels());
         let mut found = Vec::new();
         let enough = |run: &RunSummary| {
-            if wanted.means(&run.name) {
+            if wanted.means(run) {
                 found.push(run.clone());
             }
             found.len() >= ENOUGH
@@ -143,7 +143,7 @@ impl Recordings {
         let is_all = only.source != RunSource::Engine;
         Ok(Called {
             run: only.id.clone(),
-            name: is_all.then(|| only.name.clone()),
+            name: is_all.then(|| only.called()),
         })
     }
 }

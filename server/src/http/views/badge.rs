@@ -7,6 +7,7 @@ use super::super::history;
 use crate::app::App;
 use crate::limits::asking::Asker;
 use crate::problems::Error;
+use api::bench::Fault;
 use api::history::{History, HistoryChange, Measure};
 use api::ids::ViewId;
 use api::leaks::Verdict;
@@ -74,7 +75,7 @@ pub async fn badge(
     // something has changed.
     let key = format!("badge {} {address} {}", app.project, app.store.commits());
     let draw = async {
-        let history = history::of(&app, labels).await?;
+        let history = history::of(&app, labels, None).await?;
         Ok::<_, Error>(picture(&standing(&history)).into_string().into_bytes())
     };
     let shelf = app.cards.of(Asker::Link);
@@ -110,8 +111,9 @@ fn standing(history: &History) -> Standing {
     let Some(newest) = history.runs.last() else {
         return said("no runs".to_owned(), Tone::Plain);
     };
-    if newest.out_of_memory {
-        return said("out of memory".to_owned(), Tone::Bad);
+    let wrong = newest.went_wrong();
+    if !wrong.is_empty() {
+        return said(Fault::in_words(&wrong), Tone::Bad);
     }
     if newest.verdict == Some(Verdict::Leak) {
         let word = Word::called(&newest.step);
@@ -175,6 +177,7 @@ mod tests {
             unused: Bytes::ZERO,
             verdict,
             out_of_memory: false,
+            faults: Vec::new(),
             quality: Vec::new(),
         }
     }
@@ -182,6 +185,8 @@ mod tests {
     fn says(runs: Vec<HistoryRun>, changes: Vec<HistoryChange>, words: &str, tone: Tone) {
         let words = words.to_owned();
         let found = standing(&History {
+            total: runs.len() as u32,
+            older: None,
             runs,
             changes,
             project: None,
@@ -215,7 +220,13 @@ mod tests {
         says(vec![serves], vec![], "leaks", Tone::Bad);
         let mut out = run("a", Some(leaks));
         out.out_of_memory = true;
-        says(vec![out], vec![], "out of memory", Tone::Bad);
+        says(vec![out.clone()], vec![], "out of memory", Tone::Bad);
+        out.faults = vec![Fault::Corruption];
+        let told = "out of memory, corrupted data";
+        says(vec![out], vec![], told, Tone::Bad);
+        let mut crashed = run("a", Some(clean));
+        crashed.faults = vec![Fault::Crash];
+        says(vec![crashed], vec![], "crashed", Tone::Bad);
     }
 
     #[test]

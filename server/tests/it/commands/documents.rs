@@ -1,6 +1,7 @@
 //! `--json` of commands that change something or make a file.
 
 use super::{fixture, said, tidemark_in};
+use crate::serving::Serving;
 use serde_json::Value;
 use std::path::Path;
 
@@ -44,6 +45,35 @@ fn a_backup_and_the_way_back_are_told_as_documents() {
     let adopted = of(&["doctor", "--data", "back", "--adopt"]);
     let nothing = serde_json::json!({"adopted": [], "refused": []});
     assert_eq!(adopted, nothing);
+}
+
+#[test]
+fn what_takes_the_disk_is_told_beside_a_server_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let push = ["push", &fixture("plain_lm.pickle.zst"), "--server"];
+    let pushed = tidemark_in(folder.path(), &[&push[..], &[&server.url()]].concat());
+    assert_eq!(said(&pushed).2, 0, "{}", said(&pushed).1);
+    let sizes = ["doctor", "--data", "data", "--sizes"];
+    let usage = document(folder.path(), &[&sizes[..], &["--json"]].concat());
+    let main = &usage["projects"][0];
+    assert_eq!(
+        (&main["project"], &main["runs"]),
+        (&"main".into(), &1.into())
+    );
+    for part in ["files", "events", "other"] {
+        assert!(main["parts"][part].as_u64().unwrap() > 1000, "{usage}");
+    }
+    assert_eq!(usage["largest"][0]["name"], "plain_lm.pickle.zst");
+    let (out, error, status) = said(&tidemark_in(folder.path(), &sizes));
+    assert_eq!((error.as_str(), status), ("", 0));
+    for told in ["files as stored", "no rule", "plain_lm.pickle.zst"] {
+        assert!(out.contains(told), "{told}: {out}");
+    }
+    let missing = tidemark_in(folder.path(), &["doctor", "--data", ".", "--sizes"]);
+    let (out, error, status) = said(&missing);
+    assert_eq!((out.as_str(), status), ("", 2), "{error}");
+    assert!(error.contains("there is no database in it"), "{error}");
 }
 
 #[test]
