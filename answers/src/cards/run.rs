@@ -206,6 +206,7 @@ impl RunCard {
     #[must_use]
     pub fn of_row(mut self, row: &RowOfRun) -> RunCard {
         if let Some((steps, why)) = &self.unsure
+            && !why.is_empty()
             && let Some(ended) = row.too_few_steps(*steps)
         {
             let ended = sentence(&ended);

@@ -126,6 +126,9 @@ impl Found {
     }
 }
 
+/// No estimate is larger, so that sums of two do not overflow.
+const MOST: u64 = u64::MAX >> 2;
+
 /// The work in which an allocation failed, and the same work before.
 pub(super) struct Work {
     /// Where it began.
@@ -217,7 +220,7 @@ impl Work {
             };
             match other == requested {
                 true => size,
-                false => Bytes(own.round_size(other.0)),
+                false => Bytes(own.round_size(other.0.min(MOST))),
             }
         };
         let needs = |share: Share| {
@@ -264,7 +267,7 @@ impl Lasting<'_> {
             };
             peak = peak.max(level);
         }
-        Bytes(u64::try_from(peak).unwrap_or(u64::MAX >> 2))
+        Bytes(u64::try_from(peak).unwrap_or(MOST).min(MOST))
     }
 
     /// Whether a pass made a block for good. What the last pass left may be made again in each, as

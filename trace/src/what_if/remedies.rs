@@ -249,10 +249,11 @@ impl Trial<'_> {
     }
 
     /// Other settings that help under the largest limit that fits the recording, if there are
-    /// several that fit it.
+    /// several that fit it. None are tried for the longest recordings.
     fn settings_of_largest(&self) -> Result<Vec<Remedy>, Stopped> {
         let seen = self.seen;
-        if seen.at_least == seen.taken() {
+        let is_long = Spread::others(self.replay.device, 1) == 0;
+        if is_long || seen.at_least == seen.taken() {
             return Ok(Vec::new());
         }
         let largest = Trial {

@@ -7,6 +7,7 @@ use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
 use api::explain::{Cause, Leaks, OutOfMemory, Refusal, Room, WholePass};
 use api::leaks::Verdict;
+use trace::oom::NEVER_GIVEN;
 use trace::steps::Word;
 use trace::units::Bytes;
 use trace::units::size::of_between;
@@ -80,7 +81,8 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
     };
     let refusal = match oom.refused_by {
         Refusal::Device => format!(
-            "the device had {free} free, and the process {} reserved",
+            "the device had {free} free{}, and the process {} reserved",
+            kept_back(oom),
             oom.held.reserved
         ),
         Refusal::NotKnown => format!(
@@ -94,6 +96,16 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
         ),
     };
     format!("{}: {refusal}.", capital(&begin))
+}
+
+/// Why a device that was full had as much free as was needed.
+fn kept_back(oom: &OutOfMemory) -> &'static str {
+    let needed = oom.segment.unwrap_or(oom.asked);
+    let is_kept = |free: Bytes| free >= needed && free < needed.saturating_add(NEVER_GIVEN);
+    match oom.free.is_some_and(is_kept) {
+        true => " (the driver never hands out the last of it)",
+        false => "",
+    }
 }
 
 /// That there had been more room before than there was now.

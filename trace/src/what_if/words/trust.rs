@@ -99,8 +99,7 @@ fn waiting(found: &Waiting, limit: Option<Bytes>) -> String {
 
 fn spread(spread: &Spread, limit: Option<Bytes>) -> String {
     let [low, high] = spread.peak_reserved;
-    let [fewest, most] = spread.retries;
-    if low == high && fewest == most && !spread.is_torn() {
+    if low == high && !spread.differs() && !spread.is_torn() {
         let others = spread.orders - 1;
         return format!(
             " The addresses of some segments are guessed; with {others} other guesses the answer \
@@ -165,7 +164,8 @@ fn calibration(calibration: &Calibration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::what_if::Outcome;
+    use crate::units::EventIdx;
+    use crate::what_if::{Failed, Outcome};
 
     const MIB: u64 = 1 << 20;
 
@@ -221,6 +221,25 @@ mod tests {
         check(
             spread_of(8, [300, 310], [1, 1]),
             "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB.",
+        );
+        // It is another request that fails.
+        let failed_at = Some([3, 9].map(|event| Failed {
+            event: EventIdx(event),
+            step: 0,
+            segment: Some(Bytes(MIB)),
+            allocated: Bytes(MIB),
+            reserved: Bytes(MIB),
+            retries: 1,
+            at_once: false,
+            may_be_less: false,
+        }));
+        let elsewhere = Spread {
+            failed_at,
+            ..spread_of(8, [300, 300], [1, 1])
+        };
+        check(
+            elsewhere,
+            "over 8 guesses the peak of reserved memory is 300 MiB.",
         );
         check(
             spread_of(1, [300, 310], [1, 1]),

@@ -50,6 +50,24 @@ fn what_is_demand_or_pieces_is_not_told_as_one_of_them() {
     assert!(!told.contains("All of this step"), "{told}");
 }
 
+/// On a device that was full, a segment of 100 MiB was refused.
+#[test]
+fn what_the_driver_keeps_is_said_where_as_much_was_free_as_was_needed() {
+    let check = |free: u64, is_told: bool| {
+        let oom = OutOfMemory {
+            free: Some(Bytes::mib(free)),
+            ..failure(Cause::Demand)
+        };
+        let told = words::why(&oom, &no_leaks(), &NOBODY);
+        let kept = "MiB free (the driver never hands out the last of it), and the process 960 MiB";
+        assert_eq!(told.contains(kept), is_told, "{told}");
+    };
+    check(99, false);
+    check(100, true);
+    check(103, true);
+    check(104, false);
+}
+
 /// What is reserved and free may take what leaks, or lie in pieces that do not.
 #[test]
 fn how_long_a_leak_takes_is_told_as_a_range() {
