@@ -77,7 +77,10 @@ fn told(data: &Path, usage: &Usage) -> String {
     text += "\n";
     text += &projects(&usage.projects);
     for project in &usage.unknown {
-        text += &format!("the database of the project {project} cannot be read\n");
+        text += &format!(
+            "what the project {project} takes is not known: its database is of an older version, \
+             or cannot be read\n"
+        );
     }
     if !usage.largest.is_empty() {
         text += "\n";
@@ -206,7 +209,7 @@ mod tests {
             "files as stored       3.00 MiB   75 %",
             "1,200  3.00 MiB  1.00 MiB  5.00 KiB (2 runs) until 1970-01-01 00:10",
             "7.00 KiB (1 run)",
-            "the project vision cannot be read",
+            "what the project vision takes is not known: its database is of an older version, or",
             "pretrain, rank 0  2.00 MiB  run_a     main  1970-01-01 00:00 UTC  bo  pinned, opened",
         ] {
             assert!(text.contains(said), "{said}: {text}");

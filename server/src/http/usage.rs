@@ -81,7 +81,10 @@ pub async fn usage_page(
         h2 { @if several { "Projects" } @else { "Project" } }
         (projects(&usage.projects))
         @for project in &usage.unknown {
-            (problem(&format!("the database of the project {project} cannot be read")))
+            (problem(&format!(
+                "what the project {project} takes is not known: its database is of an older \
+                 version, or cannot be read"
+            )))
         }
         h2 { "Largest runs" }
         (largest(&usage.largest, several))

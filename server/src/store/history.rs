@@ -11,7 +11,7 @@ use trace::device::DeviceIdx;
 
 /// Of the jobs that a run is a rank of, the newest: the run counts in this one.
 const JOB: &str = "(SELECT j.job FROM job_ranks j JOIN jobs ON jobs.id = j.job \
-                   WHERE j.run = runs.id AND jobs.same_as IS NULL \
+                   WHERE j.run = runs.id AND jobs.same_as IS NULL AND jobs.deleted_ms IS NULL \
                    ORDER BY jobs.created_ms DESC, jobs.id DESC LIMIT 1)";
 
 /// Two parts of a history have so many runs in common: a change at their border has runs on both

@@ -342,18 +342,21 @@ impl Writer<'_> {
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn delete_job(&mut self, id: &JobId, now_ms: i64) -> StoreResult<()> {
-        let sql = "UPDATE jobs SET deleted_ms = ?2 WHERE id = ?1";
+        let sql = "UPDATE jobs SET deleted_ms = ?2 WHERE id = ?1 OR same_as = ?1";
         match self.tx.execute(sql, params![id.as_str(), now_ms])? {
             0 => Err(missing(id)),
             _ => Ok(()),
         }
     }
 
-    /// Shows the hidden jobs of a run again.
+    /// Shows the hidden jobs of a run again, and those that are the same.
     pub fn restore_jobs_of(&mut self, run: &RunId) -> StoreResult<()> {
-        let sql = "UPDATE jobs SET deleted_ms = NULL WHERE deleted_ms IS NOT NULL \
-                   AND id IN (SELECT job FROM job_ranks WHERE run = ?1)";
-        self.tx.execute(sql, [run.as_str()])?;
+        const ITS: &str = "(SELECT job FROM job_ranks WHERE run = ?1)";
+        let sql = format!(
+            "UPDATE jobs SET deleted_ms = NULL WHERE deleted_ms IS NOT NULL \
+             AND (id IN {ITS} OR same_as IN {ITS})"
+        );
+        self.tx.execute(&sql, [run.as_str()])?;
         Ok(())
     }
 

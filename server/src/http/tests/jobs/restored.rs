@@ -76,3 +76,26 @@ async fn a_deleted_job_is_in_nobodys_way_and_goes_with_its_runs() {
     assert_eq!(restore(&server, &run).await.job.unwrap().job, right.id);
     assert_eq!(status(&server, &wide.id).await, StatusCode::NOT_FOUND);
 }
+
+/// Its key was in the way of the next push, which was told that there is no such job.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_the_same_as_a_deleted_job_goes_and_comes_back_with_it() {
+    let server = Server::start().await;
+    let first = job(&server, "first").await;
+    let run = send(&server, &first, 0, recorded(0, 8)).await;
+    let same = keyed(&server).await;
+    send_again(&server, &same, 0, recorded(0, 8)).await;
+    delete(&server, &first.id).await;
+    restore(&server, &run).await;
+    let body = json!({ "name": "wide", "key": "start" }).to_string();
+    let found = server.json(Method::POST, routes::JOBS, &body).await;
+    let found: JobSummary = found.expect(StatusCode::OK).read();
+    assert_eq!(found.id, same.id);
+
+    delete(&server, &first.id).await;
+    let anew = keyed(&server).await;
+    assert_ne!(anew.id, same.id);
+    let again = send_again(&server, &anew, 0, recorded(0, 8)).await;
+    assert_eq!(again.job.unwrap().job, anew.id);
+    assert_eq!(listed(&server).await, [("wide".to_owned(), 1)]);
+}
