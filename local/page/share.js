@@ -99,7 +99,8 @@ const sharing = (() => {
     const projects = all.filter(takes).map(({ name }) => name);
     if (all.length < 2 || projects.length === 0) return null;
     if (projects.includes(shown.project)) return shown.project;
-    if (projects.length === 1) return projects[0];
+    // Where another one was chosen that takes nothing any more, they choose again.
+    if (projects.length === 1 && !shown.project) return projects[0];
     throw new Which(projects);
   }
 
@@ -367,7 +368,8 @@ const sharing = (() => {
           const answer = await send(recordings, wish, asking, told);
           running = null;
           store(token);
-          last = { ...last, token, project };
+          // Those of another token are not offered with this one.
+          last = { token, project, projects: last.token === token ? last.projects : [] };
           resolve(answer);
           dialog.close();
         } catch (error) {

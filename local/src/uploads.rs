@@ -7,7 +7,7 @@ use crate::problems::{Refused, cancelled, missing};
 use crate::runs::{Run, Runs};
 use answers::run_names;
 use api::ids::{JobId, UploadId};
-use api::problem::Problem;
+use api::problem::{Problem, ProblemCode};
 use api::progress::{Phase, UploadProgress};
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
@@ -72,6 +72,8 @@ impl Uploads {
     /// # Errors
     /// When it was not announced, or was cancelled before.
     pub fn begin(&mut self, id: &str, runs: &mut Runs) -> Result<(), Refused> {
+        // Then somebody deletes a run, as they are told, to make room.
+        let is_full = self.known.values().any(Upload::had_no_room);
         let upload = self.get_mut(id)?;
         if upload.ended.is_some() {
             return Err(cancelled());
@@ -81,7 +83,7 @@ impl Uploads {
             .total
             .map(|bytes| bytes.saturating_mul(MEMORY_PER_BYTE));
         let room = MEMORY.saturating_sub(runs.weight());
-        if needed.is_none_or(|needed| Bytes(needed) > room) {
+        if is_full || needed.is_none_or(|needed| Bytes(needed) > room) {
             runs.forget_deleted();
         }
         upload.opening = Some(Opening::beside(runs.weight()));
@@ -194,6 +196,14 @@ impl Upload {
         });
     }
 
+    /// Whether it could not be opened beside the others.
+    fn had_no_room(&self) -> bool {
+        match &self.ended {
+            Some(UploadProgress::Failed { problem }) => problem.code == ProblemCode::TooLarge,
+            _ => false,
+        }
+    }
+
     fn progress(&self, phase: Phase) -> UploadProgress {
         let running = || UploadProgress::Running {
             phase: match self.opening.is_some() || self.opened.is_some() {
@@ -212,6 +222,8 @@ impl Upload {
 
 #[cfg(test)]
 mod tests {
+    use super::Upload;
+    use crate::problems::{Refused, missing, too_much_memory};
     use crate::{Local, Request, Response};
     use api::runs::{AnnouncedUpload, FinishedUpload, RunSummary};
 
@@ -289,5 +301,25 @@ mod tests {
         assert!(asked(&mut local, "DELETE", &run, "").status < 300);
         begun(&mut local, 1 << 40);
         assert_eq!(asked(&mut local, "POST", &restore, "").status, 404);
+    }
+
+    /// However little its size lets expect: what it needs is known only when it is read.
+    #[test]
+    fn a_file_for_which_there_was_no_room_is_told_from_other_failures() {
+        let had_no_room = |problem: Refused| {
+            let mut upload = Upload {
+                name: String::new(),
+                total: Some(1),
+                job: None,
+                opening: None,
+                opened: None,
+                ended: None,
+            };
+            assert!(!upload.had_no_room());
+            upload.fail(&problem);
+            upload.had_no_room()
+        };
+        assert!(had_no_room(too_much_memory()));
+        assert!(!had_no_room(missing("a file")));
     }
 }

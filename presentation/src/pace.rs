@@ -16,6 +16,10 @@ const TIMES: u32 = 10;
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// How long the server may let a reading wait that is done at a pace and in rounds
+/// (`server/src/run_lists.rs`). In that time it works for nobody.
+const ROUND: Duration = Duration::from_secs(2);
+
 /// The part of a pause that chance adds at most.
 const BY_CHANCE: f64 = 0.5;
 
@@ -55,8 +59,10 @@ pub enum Due {
 pub struct Pace {
     /// A reading that is wanted and has not begun: what is shown is old.
     wanted: Option<Haste>,
-    /// When the reading began that is under way.
-    began: Option<UnixMillis>,
+    /// When the reading began that is under way, and in which haste.
+    began: Option<(UnixMillis, Haste)>,
+    /// How long a reading at a pace may only wait.
+    round: Duration,
     /// The pause after the last reading.
     pause: Duration,
     /// When that was found. A clock that shows an earlier time was set back.
@@ -72,6 +78,7 @@ impl Default for Pace {
         Pace {
             wanted: None,
             began: None,
+            round: Duration::ZERO,
             pause: SHORTEST,
             found: UnixMillis(0),
             from: UnixMillis(0),
@@ -81,6 +88,14 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Of what many tabs read together, in rounds.
+    pub fn in_rounds() -> Pace {
+        Pace {
+            round: ROUND,
+            ..Pace::default()
+        }
+    }
+
     /// A reading is wanted. `chance` is a random number from 0 to 1.
     pub fn want(&mut self, haste: Haste, now: UnixMillis, chance: f64) {
         if self.wanted.is_none() && self.began.is_none() {
@@ -111,7 +126,7 @@ impl Pace {
         };
         if wait.is_zero() {
             self.wanted = None;
-            self.began = Some(now);
+            self.began = Some((now, haste));
             return Due::Now(haste);
         }
         match std::mem::replace(&mut self.waits, true) {
@@ -127,10 +142,11 @@ impl Pace {
 
     /// The reading ended, whatever came of it. `chance` is a random number from 0 to 1.
     pub fn ended(&mut self, now: UnixMillis, chance: f64) {
-        let took = self
-            .began
-            .take()
-            .map_or(Duration::ZERO, |began| now.since(began));
+        let took = self.began.take().map(|(began, haste)| match haste {
+            Haste::AtAPace => now.since(began).saturating_sub(self.round),
+            Haste::AtOnce => now.since(began),
+        });
+        let took = took.unwrap_or(Duration::ZERO);
         self.pause = pause_after(took);
         self.found = now;
         self.from = after(now, self.pause + self.by_chance(chance));
@@ -218,6 +234,20 @@ mod tests {
             panic!("what came meanwhile is read later")
         };
         assert!(rest >= Duration::from_secs(25), "{rest:?}");
+    }
+
+    #[test]
+    fn what_a_reading_waits_for_others_makes_no_pause_longer() {
+        let check = |mut pace: Pace, took: i64, pause: u64| {
+            pace.want(Haste::AtAPace, at(0), 0.0);
+            assert_eq!(pace.due(at(0), Sight::Shown), PACED);
+            pace.ended(at(took), 0.0);
+            pace.want(Haste::AtAPace, at(took), 0.0);
+            assert_eq!(pace.due(at(took), Sight::Shown), wait(pause), "{took}");
+        };
+        check(Pace::in_rounds(), 2_020, 500);
+        check(Pace::in_rounds(), 2_300, 3_000);
+        check(Pace::default(), 2_300, 23_000);
     }
 
     #[test]

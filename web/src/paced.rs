@@ -33,6 +33,11 @@ impl Paced {
         Paced(StoredValue::new(Pace::default()))
     }
 
+    /// The same of what many tabs read together ([`Pace::in_rounds`]).
+    pub fn in_rounds() -> Paced {
+        Paced(StoredValue::new(Pace::in_rounds()))
+    }
+
     /// Reads it, or marks it as old until somebody sees it: then this must be asked again.
     pub fn ask(self, haste: Haste, what: Rc<dyn Reads>) {
         let (now, chance) = (clock::now(), js_sys::Math::random());

@@ -71,7 +71,7 @@ impl RunsStore {
             whole: RwSignal::new(false),
             news: RwSignal::new(0),
             alone: RwSignal::new(None),
-            paced: Paced::new(),
+            paced: Paced::in_rounds(),
             shown: StoredValue::new(0),
             changes: StoredValue::new(0),
             under_way: StoredValue::new(0),
@@ -334,7 +334,7 @@ impl RunsStore {
     /// they are there.
     fn came_to_nothing(self, stay: Vec<RunSummary>) {
         if !stay.is_empty() {
-            self.change(|runs| runs.extend(stay));
+            self.change(|runs| put_back(runs, stay));
         }
     }
 
@@ -382,7 +382,7 @@ impl RunsStore {
         let (text, is_any) = (deleted(&gone), !gone.is_empty());
         let act = move |()| {
             let Some(first) = gone.first() else { return };
-            self.change(|runs| runs.extend(gone.iter().cloned()));
+            self.change(|runs| put_back(runs, gone.clone()));
             self.back.set(Some(first.id.clone()));
             focus::rescue_at(format!(".run-link[href*={}]", first.id));
             self.restore_all(toasts, gone.iter().map(|run| run.id.clone()).collect());
@@ -403,6 +403,13 @@ impl RunsStore {
             }
         });
     }
+}
+
+/// Adds runs to the list again. Those that a reading brought back meanwhile are in it already: a
+/// list with a run twice cannot be shown.
+fn put_back(runs: &mut Vec<RunSummary>, back: Vec<RunSummary>) {
+    let there: BTreeSet<RunId> = runs.iter().map(|run| run.id.clone()).collect();
+    runs.extend(back.into_iter().filter(|run| !there.contains(&run.id)));
 }
 
 impl Reads for RunsStore {
