@@ -5,7 +5,7 @@ use trace::units::Bytes;
 
 /// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
 /// two, and what it means.
-pub const CAUTIONS: [(&str, &str, &str); 8] = [
+pub const CAUTIONS: [(&str, &str, &str); 10] = [
     (
         quality_code::RING_WRAPPED,
         "history cut",
@@ -20,6 +20,16 @@ pub const CAUTIONS: [(&str, &str, &str); 8] = [
         quality_code::STATE_ONLY,
         "state only",
         "Recorded without history: only the state at the end.",
+    ),
+    (
+        quality_code::EVENTS_LEFT_OUT,
+        "state only",
+        "Allocations or frees were left out (`skip_actions`): only the state at the end.",
+    ),
+    (
+        quality_code::CONTRADICTORY,
+        "inconsistent",
+        "Events are missing, since others contradict one another: levels are not certain.",
     ),
     (
         quality_code::NO_SEGMENTS,
@@ -49,23 +59,29 @@ pub const CAUTIONS: [(&str, &str, &str); 8] = [
 ];
 
 /// Those of them with which a part of the run was not recorded.
-pub const NOT_RECORDED: [&str; 4] = [
+pub const NOT_RECORDED: [&str; 5] = [
     quality_code::RING_WRAPPED,
     quality_code::NO_EVENTS,
     quality_code::STATE_ONLY,
+    quality_code::EVENTS_LEFT_OUT,
     quality_code::NO_SEGMENTS,
 ];
 
 /// Those of them with which a peak is only known to be no lower.
-const PEAK_MAY_BE_LOST: [&str; 3] = [
+const PEAK_MAY_BE_LOST: [&str; 4] = [
     quality_code::RING_WRAPPED,
     quality_code::NO_EVENTS,
     quality_code::STATE_ONLY,
+    quality_code::EVENTS_LEFT_OUT,
 ];
 
 /// Whether nothing but the state at the end was recorded, by these codes.
 pub fn is_state(codes: &[String]) -> bool {
-    let states = [quality_code::NO_EVENTS, quality_code::STATE_ONLY];
+    let states = [
+        quality_code::NO_EVENTS,
+        quality_code::STATE_ONLY,
+        quality_code::EVENTS_LEFT_OUT,
+    ];
     codes.iter().any(|code| states.contains(&code.as_str()))
 }
 

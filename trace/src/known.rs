@@ -7,6 +7,7 @@ use crate::device::DeviceIdx;
 use crate::quality_code;
 use crate::series::Series;
 use crate::trace::QualityNote;
+use crate::units::EventIdx;
 use serde::{Deserialize, Serialize};
 
 /// A moment at which a level is told.
@@ -52,7 +53,7 @@ pub struct Unknown {
 }
 
 /// Findings that say so: of which series, and which levels.
-const SAID: [(&str, &[Series], &[Point]); 4] = [
+const SAID: [(&str, &[Series], &[Point]); 6] = [
     (
         quality_code::NO_EVENTS,
         &Series::ALL,
@@ -64,9 +65,19 @@ const SAID: [(&str, &[Series], &[Point]); 4] = [
         &[Point::Start, Point::Peak],
     ),
     (
+        quality_code::EVENTS_LEFT_OUT,
+        &Series::ALL,
+        &[Point::Start, Point::Peak],
+    ),
+    (
         quality_code::SEGMENTS_NOT_RECORDED,
         &[Series::Reserved],
         &[Point::Start, Point::Peak],
+    ),
+    (
+        quality_code::SEGMENT_FREES_NOT_RECORDED,
+        &[Series::Reserved],
+        &[Point::Start, Point::Peak, Point::End],
     ),
     (
         quality_code::MADE_OF_PROFILE,
@@ -123,6 +134,12 @@ impl Unknown {
     /// Whether a peak is only known to have been no lower.
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// Whether the beginning of a step is missing, whose first event this is: the ring wrapped
+    /// within it.
+    pub fn cuts(&self, first: EventIdx) -> bool {
+        self.is_cut && first.0 == 0
     }
 
     /// Whether all are known.
@@ -182,6 +199,14 @@ mod tests {
             r#"{"reserved":["start","peak"]}"#
         );
         assert_eq!(of(&[("segments_not_recorded", "device 0: why")]), "{}");
+        assert_eq!(
+            of(&[("events_left_out", "why")]),
+            of(&[("no_events", "why")])
+        );
+        assert_eq!(
+            of(&[("segment_frees_not_recorded", "why")]),
+            r#"{"reserved":["start","peak","end"]}"#
+        );
         let both = of(&[("made_of_profile", "why"), ("state_only", "why")]);
         let of_state = r#"["start","peak"]"#;
         let each = ["requested", "allocated", "active"];
@@ -213,5 +238,7 @@ mod tests {
         let told = |point| unknown.told(Series::Reserved, point, 7);
         assert_eq!([told(Point::Peak), told(Point::End)], ["≥ 7", "7"]);
         assert!(!unknown.is_empty() && !unknown.is_of_state());
+        assert!(unknown.cuts(EventIdx(0)) && !unknown.cuts(EventIdx(1)));
+        assert!(!Unknown::default().cuts(EventIdx(0)));
     }
 }

@@ -67,4 +67,12 @@ codes! {
     MADE_OF_PROFILE = "made_of_profile";
     /// Events of segments were left out.
     SEGMENTS_NOT_RECORDED = "segments_not_recorded";
+    /// Events of segments that went back were left out.
+    SEGMENT_FREES_NOT_RECORDED = "segment_frees_not_recorded";
+    /// Allocations or frees were left out: only the state at the end is known.
+    EVENTS_LEFT_OUT = "events_left_out";
+    /// Completed frees were left out: each counts as completed when it was requested.
+    FREES_COMPLETED_AT_ONCE = "frees_completed_at_once";
+    /// What the events say contradicts itself: some are missing.
+    CONTRADICTORY = "contradictory";
 }

@@ -91,6 +91,20 @@ const CLAUSES: &[&str] = &[
     "no event tells of a segment, yet # addresses are not those that the allocator's rules give \
      with the segments of the end",
     "events were left out (skip_actions), so what was reserved before the end is not known",
+    "no event tells of a new segment, yet # address is not the one that the allocator's rules give \
+     with the segments of the end",
+    "no event tells of a new segment, yet # addresses are not those that the allocator's rules \
+     give with the segments of the end",
+    "no event tells of a segment that went back, yet fewer are left",
+    "events were left out (skip_actions), so what was reserved is not known",
+    "no event tells of an allocation, yet there were some",
+    "no event tells of a free, yet there were some",
+    "events were left out (skip_actions), so only the state at the end is known",
+    "no event tells when a free was completed",
+    "events were left out (skip_actions), so each counts as completed when it was requested",
+    "allocated reaches # bytes, and only # are reserved",
+    "# events contradict others",
+    "events are missing, so levels are not certain and leaks cannot be judged",
 ];
 
 /// The part of a finding that is shown.

@@ -261,6 +261,37 @@ fn our_own_findings_are_told_and_no_others() {
 }
 
 #[test]
+fn events_that_are_missing_are_told() {
+    let left_out = [
+        "no event tells of a new segment, yet 1 address is not the one that the allocator's rules \
+         give with the segments of the end: events were left out (skip_actions), so what was \
+         reserved before the end is not known",
+        "no event tells of a new segment, yet 39 addresses are not those that the allocator's \
+         rules give with the segments of the end: events were left out (skip_actions), so what \
+         was reserved before the end is not known",
+        "no event tells of a segment that went back, yet fewer are left: events were left out \
+         (skip_actions), so what was reserved is not known",
+        "no event tells of an allocation, yet there were some: events were left out \
+         (skip_actions), so only the state at the end is known",
+        "no event tells of a free, yet there were some: events were left out (skip_actions), so \
+         only the state at the end is known",
+        "no event tells when a free was completed: events were left out (skip_actions), so each \
+         counts as completed when it was requested",
+        "allocated reaches 30 bytes, and only 10 are reserved: events are missing, so levels are \
+         not certain and leaks cannot be judged",
+        "12 events contradict others: events are missing, so levels are not certain and leaks \
+         cannot be judged",
+    ];
+    for said in left_out {
+        let finding = QualityNote {
+            code: quality_code::EVENTS_LEFT_OUT.to_owned(),
+            detail: said.to_owned(),
+        };
+        assert_eq!(note(&finding), finding);
+    }
+}
+
+#[test]
 fn every_finding_of_the_fixtures_is_told() {
     let files: [&[u8]; 4] = [
         include_bytes!("../../../tests/fixtures/oom.pickle.zst"),
@@ -326,8 +357,10 @@ fn every_kind_of_finding_is_known() {
     }
     // And none is made that is not one of these.
     let sources = [
+        include_str!("../replay/quality/missing.rs"),
         include_str!("../replay/quality/mod.rs"),
         include_str!("../replay/quality/ring.rs"),
+        include_str!("../replay/left_out.rs"),
         include_str!("../replay/profiled.rs"),
         include_str!("../replay/pinned.rs"),
     ];

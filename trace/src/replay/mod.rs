@@ -8,6 +8,7 @@
 //! gone        private pools that were given up before the end
 //! areas       where expandable segments lie
 //! followed    one of these ways to follow a device, as often as that explains more
+//! left_out    kinds of events that the recording leaves out
 //! levels      blocks -> the four levels after each event, kept as a pyramid
 //! scopes      annotations -> half-open intervals of events
 //! quality     findings about the data
@@ -24,6 +25,7 @@ mod areas;
 mod followed;
 mod gone;
 mod initial;
+mod left_out;
 mod matching;
 mod padded;
 mod pinned;
@@ -68,6 +70,8 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let kinds = snapshot.kinds.iter().map(|kind| kind.action);
     let config = Config::of_recording(&snapshot.settings, torch.as_deref(), kinds);
     let mut quality = notes_of_file(&mut snapshot);
+    let beside = watch.beside(snapshot.heap_bytes());
+    quality.append(&mut left_out::settle(&mut snapshot, beside)?);
     let raw_devices = std::mem::take(&mut snapshot.devices);
     let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
     let ordinals = busy_devices(&raw_devices, &snapshot.segments, &actions);

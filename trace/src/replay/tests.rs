@@ -1,5 +1,7 @@
 //! Compares the replay with a program that keeps its own counters.
 
+mod left_out;
+
 use super::*;
 use crate::snapshot::{EventKind, RawBlock};
 use crate::trace::{Action, PoolId};

@@ -1,5 +1,6 @@
 //! Findings about the data itself.
 
+mod missing;
 mod ring;
 
 use super::matching::Anomalies;
@@ -9,7 +10,7 @@ use crate::device::DeviceIdx;
 use crate::quality_code;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
-use crate::trace::{Action, BlockKind, DeviceTrace, QualityNote, Series, StepSource};
+use crate::trace::{BlockKind, DeviceTrace, QualityNote, Series, StepSource};
 
 pub(super) fn note(code: &'static str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -230,18 +231,6 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
 }
 
-/// From so many addresses on that the rules do not give, a recording without events of segments
-/// has lost them.
-const UNEXPLAINED: u64 = 8;
-
-fn is_of_segment(action: &Action) -> bool {
-    use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
-    matches!(
-        action,
-        SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap
-    )
-}
-
 /// Notes how far the simulated allocator agrees with the recorded one.
 fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let trace = evidence.trace;
@@ -261,18 +250,8 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         );
         notes.push(note(quality_code::ADDRESSES_NOT_PREDICTED, text));
     }
-    let is_ring = notes
-        .iter()
-        .any(|note| note.code == quality_code::RING_WRAPPED);
-    let has_segments = trace.events.action.iter().any(is_of_segment);
-    if missed >= UNEXPLAINED && !has_segments && !is_ring {
-        let text = format!(
-            "no event tells of a segment, yet {missed} addresses are not those that the \
-             allocator's rules give with the segments of the end: events were left out \
-             (skip_actions), so what was reserved before the end is not known"
-        );
-        notes.push(note(quality_code::SEGMENTS_NOT_RECORDED, text));
-    }
+    let of_segments = missing::segments(evidence, missed, notes);
+    notes.extend(of_segments);
     if evidence.resized > 0 {
         let blocks = counted(evidence.resized, "block", "blocks");
         let text = match evidence.resized {
@@ -344,6 +323,9 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         notes.push(note(quality_code::SEGMENTS_NEWER, text));
     }
     end_levels(evidence, notes);
+    notes.extend(missing::segment_frees(evidence));
+    let of_any = missing::any(evidence, notes);
+    notes.extend(of_any);
 }
 
 /// Compares the levels after the last event with the sums of the final segments.
