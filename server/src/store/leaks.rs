@@ -44,6 +44,7 @@ impl Reader<'_> {
             step_source: step_source_of(&row.get::<_, String>("step_source")?)?,
             steps: row.get("n_steps")?,
             step: row.get("step")?,
+            reserved_growth: row.get("reserved_growth")?,
             groups: self.leak_groups(run, device)?,
         }))
     }
@@ -146,7 +147,7 @@ impl Writer<'_> {
             return Ok(());
         }
         self.tx.execute(
-            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 run.as_str(),
                 device.0,
@@ -157,6 +158,7 @@ impl Writer<'_> {
                 leaks.bytes_per_step,
                 leaks.recording.name(),
                 leaks.step,
+                leaks.reserved_growth,
             ],
         )?;
         for (position, group) in leaks.groups.iter().enumerate() {

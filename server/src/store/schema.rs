@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 40] = [
+const STEPS: [&str; 41] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -50,6 +50,7 @@ const STEPS: [&str; 40] = [
     include_str!("../../../migrations/0038_made_in.sql"),
     include_str!("../../../migrations/0039_job_notes.sql"),
     include_str!("../../../migrations/0040_deleted_jobs.sql"),
+    include_str!("../../../migrations/0041_reserved_growth.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.
