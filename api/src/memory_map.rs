@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the map; part of its entity tags.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;
@@ -47,6 +47,9 @@ pub struct RoomOverTime {
     pub cached: Vec<Bytes>,
     /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Vec<Bytes>,
+    /// Of these, bytes of whole segments, which a private pool keeps as long as it is in use.
+    #[serde(default)]
+    pub kept: Vec<Bytes>,
     /// The largest free range.
     pub largest_gap: Vec<Bytes>,
     /// How many segments.
@@ -67,6 +70,9 @@ pub struct PoolMap {
     pub cached: Bytes,
     /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
+    /// Of these, bytes of whole segments, which a private pool keeps as long as it is in use.
+    #[serde(default)]
+    pub kept: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
     /// Its segments, by address.

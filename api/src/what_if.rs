@@ -3,14 +3,17 @@
 //! `calibration` says how far the answer can be trusted, `recorded` is what happened, `what_if`
 //! what would happen. Sizes are bytes.
 
+pub use crate::replayed::{Earlier, Ending, Reaches, Replayed, Spread, Waiting};
+pub use trace::what_if::words::Certainty;
+
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::redact::place_in_words;
-use trace::trace::{DeviceTrace, Series, Step};
-use trace::units::{Bytes, EventIdx, grouped, size};
-use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
+use trace::trace::{DeviceTrace, Series};
+use trace::units::{Bytes, grouped, size};
+use trace::what_if::{self, Answer, Early, LimitSeen, words};
 
 /// A question. Parts that are not set stay as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,29 +117,6 @@ pub struct WhatIf {
     pub trust: String,
 }
 
-/// The same answer with segments in several orders: lowest and highest of those orders for which
-/// the answer goes as far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Spread {
-    /// How many orders were tried, with the one of the answer itself.
-    pub orders: u32,
-    /// In how many of them a request fails.
-    pub failed: u32,
-    /// Where one fails, the first and the last step in which it does.
-    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
-    pub oom_step: Option<[u32; 2]>,
-    /// Lowest and highest peak of *allocated*.
-    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
-    pub peak_allocated: [Bytes; 2],
-    /// Lowest and highest peak of *reserved*.
-    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
-    pub peak_reserved: [Bytes; 2],
-    /// Fewest and most retries.
-    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
-    pub retries: [u64; 2],
-}
-
 /// What the program does differently than in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -223,8 +203,10 @@ pub struct Curve {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Calibration {
     /// Allocations.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub allocs: u64,
     /// Those whose address the rules predict.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub predicted: u64,
     /// Computed peak of reserved memory against the recorded one, as a share: 0.01 is 1 % too much.
     pub peak_reserved_error: f64,
@@ -239,6 +221,7 @@ pub struct Recorded {
     /// Highest *reserved*.
     pub peak_reserved: Bytes,
     /// The position of the step in which an allocation failed first, from 0; `null` when none did.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub oom_step: Option<u32>,
     /// Where that was in words, by the program's own numbers: `in step 121`, `after step 17`.
     pub oom_place: Option<String>,
@@ -272,49 +255,6 @@ impl Limit {
     pub fn in_words(self) -> String {
         size::between(self.at_least, self.below)
     }
-}
-
-/// What would happen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Replayed {
-    /// How much the process may reserve; `null`: no limit.
-    pub limit: Option<Bytes>,
-    /// Highest *allocated*.
-    pub peak_allocated: Bytes,
-    /// Highest *reserved*.
-    pub peak_reserved: Bytes,
-    /// Requests that needed the cache emptied first (`num_alloc_retries`).
-    pub retries: u64,
-    /// The position of the step in which an allocation fails first, from 0; `null` when none does.
-    /// A recording without steps is step 0.
-    pub oom_step: Option<u32>,
-    /// Where that is in words, by the program's own numbers: `in step 121`, `after step 17`.
-    pub oom_place: Option<String>,
-    /// The event at which it fails.
-    pub oom_event: Option<EventIdx>,
-    /// The segment that could not be had; `null` also where no allocation fails, but the memory
-    /// from before the recording already needs more than the limit.
-    pub oom_segment: Option<Bytes>,
-    /// Where the answer ends.
-    pub reaches: Reaches,
-    /// How much the answer depends on addresses of segments that nobody knows. `null` where it does
-    /// not, or the recording is too long to try.
-    pub spread: Option<Spread>,
-}
-
-/// Where an answer ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Reaches {
-    /// To the end of the recording.
-    End,
-    /// To the allocation that fails.
-    Failure,
-    /// To the allocation that failed when recorded and does not here: what would have come next was
-    /// not recorded.
-    RecordedFailure,
 }
 
 impl WhatIfDrawn {
@@ -407,49 +347,6 @@ impl WhatIf {
     }
 }
 
-impl Spread {
-    fn of(spread: what_if::Spread) -> Spread {
-        let what_if::Spread {
-            orders,
-            failed,
-            failed_at,
-            peak_allocated,
-            peak_reserved,
-            retries,
-        } = spread;
-        Spread {
-            orders,
-            failed,
-            oom_step: failed_at.map(|at| at.map(|failed| failed.step)),
-            peak_allocated,
-            peak_reserved,
-            retries,
-        }
-    }
-}
-
-impl Replayed {
-    fn of(limit: Option<Bytes>, outcome: &Outcome, steps: &[Step]) -> Replayed {
-        let failed: Option<Failed> = outcome.failed;
-        Replayed {
-            limit,
-            peak_allocated: outcome.peak_allocated,
-            peak_reserved: outcome.peak_reserved,
-            retries: outcome.retries,
-            oom_step: failed.map(|failed| failed.step),
-            oom_place: failed.map(|failed| words::place(&failed, steps)),
-            oom_event: failed.map(|failed| failed.event),
-            oom_segment: failed.and_then(|failed| failed.segment),
-            reaches: match outcome.reach {
-                Reach::End => Reaches::End,
-                Reach::Failure => Reaches::Failure,
-                Reach::Recorded(_) => Reaches::RecordedFailure,
-            },
-            spread: outcome.spread.map(Spread::of),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -481,7 +378,13 @@ mod tests {
                 oom_event: None,
                 oom_segment: None,
                 reaches: Reaches::End,
+                certainty: Certainty::Would,
+                peak_reserved_range: [Bytes::mib(20); 2],
                 spread: None,
+                waiting: None,
+                earlier: None,
+                without_work_space: None,
+                on_full_card: None,
             },
             at_recorded_limit: None,
             otherwise: Otherwise {

@@ -1,18 +1,21 @@
 //! How memory is laid out at a moment: pools, gaps, and what keeps segments from being given back.
 
 use super::Look;
-use super::moment::Places;
+use crate::places::Places;
 use crate::questions::pool_name;
 use api::explain::{Pin, PoolRoom, Room};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use trace::layout::Layout;
+use trace::trace::Series;
 use trace::units::{Bytes, EventIdx};
 
 /// Pools listed, those that hold most.
 const POOLS: usize = 6;
 /// Places listed that pin segments.
 const PINS: usize = 5;
+/// By how much more must be free at the peak of *reserved* than at that of *allocated*, to be told.
+const MORE: Bytes = Bytes::mib(64);
 
 /// The layout after an event, or before the first one; `None` if segments are missing from the
 /// recording.
@@ -28,6 +31,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
         free: sum(|pool| pool.free()),
         cached: sum(|pool| pool.cached),
         split: sum(|pool| pool.split),
+        kept: sum(|pool| pool.kept),
         largest_gap: pools
             .iter()
             .map(|pool| pool.largest_gap)
@@ -42,10 +46,20 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
                 reserved: pool.reserved,
                 free: pool.free(),
                 split: pool.split,
+                kept: pool.kept,
                 largest_gap: pool.largest_gap,
             })
             .collect(),
     })
+}
+
+/// The layout at the peak of *reserved*, if this much is free there: twice as much as in `room`,
+/// that at the peak of *allocated*, and far more in bytes.
+pub fn at_reserved(look: &Look<'_>, places: &mut Places<'_>, room: &Room) -> Option<Room> {
+    let event = look.device.summary[Series::Reserved as usize].peak_event?;
+    let then = at(look, places, Some(event))?;
+    let is_more = then.free >= room.free + room.free.max(MORE);
+    is_more.then_some(then)
 }
 
 /// Segments of which little is in use, by the place with the most bytes in each.

@@ -48,6 +48,7 @@ pub fn memory_map(device: &DeviceTrace, at: Option<EventIdx>) -> MemoryMap {
             used: pool.used,
             cached: pool.cached,
             split: pool.split,
+            kept: pool.kept,
             largest_gap: pool.largest_gap,
             segments,
         }
@@ -68,6 +69,7 @@ pub fn room_over_time(device: &DeviceTrace) -> RoomOverTime {
         columns.waiting.push(active.saturating_sub(allocated));
         columns.cached.push(room.cached);
         columns.split.push(room.split);
+        columns.kept.push(room.kept);
         columns.largest_gap.push(room.largest_gap);
         columns.segments.push(room.segments);
     }

@@ -6,10 +6,12 @@ use trace::allocator::Config;
 use trace::allocator::conf::{self, BadConf};
 use trace::device::DeviceIdx;
 use trace::known::Unknown;
-use trace::leaks;
+use trace::leaks::{self, LeakReport, MIN_BYTES, Pattern};
+use trace::quality_code;
 use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
-use trace::trace::{BlockKind, DeviceTrace, PoolId, Trace};
+use trace::steps::Word;
+use trace::trace::{BlockKind, DeviceTrace, PoolId, QualityNote, Trace};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Early, Question};
@@ -164,10 +166,37 @@ pub fn nothing_given_back(asked: &Asked, found: &WhatIf) -> Option<&'static str>
     is_in_vain.then_some(NO_LEAKS)
 }
 
+/// What an answer without leaks says of what accumulates all the same: what is at no place that is
+/// known to leak, and buffers that are enlarged. `None` if that is too little.
+fn left_in(report: &LeakReport, word: Word) -> Option<String> {
+    let ends_with_steps =
+        |pattern: Pattern| matches!(pattern, Pattern::EveryStep | Pattern::EveryNth(_));
+    let groups = report.groups.iter();
+    let given_back = groups.filter(|group| ends_with_steps(group.pattern));
+    let given_back: f64 = given_back.map(|group| group.bytes_per_step).sum();
+    let rest = report.bytes_per_step - given_back;
+    let is_enough = rest >= MIN_BYTES.0 as f64 && rest >= LEFT_IN * report.bytes_per_step;
+    is_enough.then(|| {
+        format!(
+            " {} {} of what accumulates are left in: of these it is not known what could be given \
+             back.",
+            Bytes(rest.round() as u64),
+            word.a()
+        )
+    })
+}
+
+/// A smaller share of what accumulates is not worth a sentence.
+const LEFT_IN: f64 = 0.01;
+
 /// What is said where pools were given up, and the settings are others.
 const GIVEN_UP: &str = " Private pools were given up before the end, and the recording does not \
                         name them: they count as one, without what lay alone in a segment. So \
                         under other settings reserved memory may be less or more.";
+
+/// What is said first where the recorded events contradict one another.
+const EVENTS_MISSING: &str = "Events are missing from this recording, as the others show, so what \
+                              follows cannot be relied on: record again, without `skip_actions`. ";
 
 /// What would happen.
 ///
@@ -203,12 +232,14 @@ fn answered(
     watch: Watch<'_>,
 ) -> Result<WhatIfDrawn, Stopped> {
     let own = what_if::own_settings(&trace.format, device);
+    let mut left = None;
     let early = match asked.leaks {
         Leaks::AsRecorded => Early::default(),
         Leaks::GivenBack => {
             let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
             // A report that was stopped names no leaks, which is not true of the recording.
             watch.look(0)?;
+            left = left_in(&report, Word::of(&device.steps));
             Early::leaks(device, &trace.stacks, &report)
         }
     };
@@ -227,9 +258,18 @@ fn answered(
     let mut drawn = WhatIfDrawn::of(device, &answer, &question.early);
     let unknown = Unknown::of(device.device, &trace.quality);
     drawn.answer.bounded_by(unknown);
+    let is_contradictory = |note: &QualityNote| {
+        note.code == quality_code::CONTRADICTORY && note.concerns(device.device)
+    };
+    if trace.quality.iter().any(is_contradictory) {
+        drawn.answer.sentence.insert_str(0, EVENTS_MISSING);
+    }
     let mut kinds = device.blocks.kinds.iter();
     if question.settings.is_some() && kinds.any(|kind| kind.pool == PoolId::GONE) {
         drawn.answer.trust += GIVEN_UP;
+    }
+    if let Some(left) = left.filter(|_| drawn.answer.otherwise.given_back > 0) {
+        drawn.answer.trust += &left;
     }
     let n_gone = question.early.n_gone();
     if let Some(early) = question
@@ -272,5 +312,26 @@ impl Gone {
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::testing;
+
+    #[test]
+    fn what_is_at_no_known_place_is_left_in() {
+        let trace = testing::trace("a alloc 1MiB at f m.py:1");
+        let device = &trace.devices[0];
+        let mut report = leaks::find(device, &trace.stacks, &[]);
+        let left = |report: &LeakReport| left_in(report, Word::of(&device.steps));
+        assert_eq!(left(&report), None);
+        report.bytes_per_step = f64::from(3 << 20);
+        let told = left(&report).expect("no group holds it");
+        assert!(
+            told.starts_with(" 3.00 MiB a step of what accumulates are left in"),
+            "{told}"
+        );
     }
 }

@@ -178,18 +178,18 @@ impl Levels {
     }
 }
 
-/// The rules may be wrong by a share, and the peak may depend on guessed addresses.
+/// The rules may be wrong by a share, and the peak may depend on guessed addresses, or on when
+/// other streams are done.
 fn range(error: f64, about: &Replayed) -> [f64; 2] {
     let peak = about.peak_reserved.get().max(1) as f64;
-    let peaks = about.spread.map(|spread| spread.peak_reserved);
-    let [low, high] = peaks.map_or([1.0, 1.0], |range| range.map(|b| b.get() as f64 / peak));
+    let [low, high] = about.peak_reserved_range.map(|b| b.get() as f64 / peak);
     [low.min(1.0 - error), high.max(1.0 + error)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::what_if::{Curve, Reaches, Spread};
+    use api::what_if::{Certainty, Curve, Reaches};
 
     fn levels(recorded: &[u64], computed: &[u64], error: f64) -> Levels {
         let curve = |reserved: &[u64]| Curve {
@@ -245,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn the_band_is_as_wide_as_the_spread() {
-        let about = |spread: Option<[u64; 2]>| Replayed {
+    fn the_band_is_as_wide_as_the_range_of_the_peak() {
+        let about = |range: [u64; 2]| Replayed {
             limit: None,
             peak_allocated: Bytes(100),
             peak_reserved: Bytes(200),
@@ -256,20 +256,19 @@ mod tests {
             oom_event: None,
             oom_segment: None,
             reaches: Reaches::End,
-            spread: spread.map(|peaks| Spread {
-                orders: 8,
-                failed: 0,
-                oom_step: None,
-                peak_allocated: [Bytes(100); 2],
-                peak_reserved: peaks.map(Bytes),
-                retries: [0; 2],
-            }),
+            certainty: Certainty::Would,
+            peak_reserved_range: range.map(Bytes),
+            spread: None,
+            waiting: None,
+            earlier: None,
+            without_work_space: None,
+            on_full_card: None,
         };
-        let check = |error, spread, expected| assert_eq!(range(error, &about(spread)), expected);
-        check(0.0, None, [1.0, 1.0]);
-        check(0.25, None, [0.75, 1.25]);
-        check(0.0, Some([150, 200]), [0.75, 1.0]);
-        check(0.25, Some([100, 225]), [0.5, 1.25]);
+        let check = |error, peaks, expected| assert_eq!(range(error, &about(peaks)), expected);
+        check(0.0, [200, 200], [1.0, 1.0]);
+        check(0.25, [200, 200], [0.75, 1.25]);
+        check(0.0, [150, 200], [0.75, 1.0]);
+        check(0.25, [100, 225], [0.5, 1.25]);
     }
 
     #[test]

@@ -84,6 +84,7 @@ mod tests {
             used: Bytes::mib(259),
             cached: Bytes::ZERO,
             split: Bytes::ZERO,
+            kept: Bytes::ZERO,
             largest_gap: Bytes::ZERO,
             segments: vec![SegmentMap {
                 addr: DeviceAddr(0x7000),

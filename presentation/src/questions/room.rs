@@ -117,11 +117,16 @@ impl Room {
         let rooms = &self.rooms;
         let in_use = told_apart(rooms.used[moment], rooms.waiting[moment]);
         let segments = format::plural(u64::from(rooms.segments[moment]), "segment");
+        let kept = rooms.kept.get(moment).copied().unwrap_or_default();
+        let by_pools = match kept {
+            Bytes::ZERO => String::new(),
+            kept => format!(" and {kept} in those that a private pool keeps"),
+        };
         format!(
             "{} reserved in {segments}, {in_use}; free: {} between blocks, {} in whole \
-             segments, largest gap {}",
+             segments{by_pools}, largest gap {}",
             rooms.reserved[moment],
-            rooms.split[moment],
+            rooms.split[moment].saturating_sub(kept),
             rooms.cached[moment],
             rooms.largest_gap[moment]
         )
@@ -149,6 +154,7 @@ mod tests {
             used: bytes([16, 32, 64]),
             waiting: bytes([0, 0, 16]),
             split: bytes([0, 32, 32]),
+            kept: bytes([0, 0, 8]),
             cached: bytes([48, 0, 32]),
             largest_gap: bytes([48, 16, 32]),
             segments: vec![1, 1, 2],
@@ -190,6 +196,13 @@ mod tests {
             assert!(words.contains(expected), "{words}");
         };
         check(1, "1 segment, 32.0 MiB in use; free");
+        check(
+            1,
+            "free: 32.0 MiB between blocks, 0 B in whole segments, largest gap",
+        );
+        let kept = "free: 24.0 MiB between blocks, 32.0 MiB in whole segments and 8.00 MiB in \
+                    those that a private pool keeps, largest gap";
+        check(2, kept);
         check(
             2,
             "2 segments, 48.0 MiB in use, 16.0 MiB given back that another stream still uses; free",

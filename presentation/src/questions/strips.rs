@@ -3,6 +3,7 @@
 
 use api::memory_map::{PoolMap, SegmentMap};
 use std::ops::Range;
+use trace::units::Bytes;
 
 /// Width of the box.
 pub const WIDTH: f64 = 1000.0;
@@ -76,11 +77,13 @@ impl Strips {
         }
     }
 
-    /// Draws the segments that are free as a whole, or the others.
+    /// Draws the segments that can be given back, or the others. A private pool that is in use
+    /// keeps all of its own, also those in which nothing is.
     pub fn segments(&self, pool: &PoolMap, free: bool) -> String {
         let mut path = String::new();
+        let keeps = pool.kept > Bytes::ZERO;
         for (at, segment) in pool.segments.iter().enumerate() {
-            if segment.blocks.is_empty() == free {
+            if (segment.blocks.is_empty() && !keeps) == free {
                 self.draw(self.starts[at]..self.starts[at + 1], &mut path);
             }
         }
@@ -196,6 +199,7 @@ mod tests {
             used: Bytes::ZERO,
             cached: Bytes::ZERO,
             split: Bytes::ZERO,
+            kept: Bytes::ZERO,
             largest_gap: Bytes::ZERO,
             segments: segments.iter().map(segment).collect(),
         }
@@ -208,6 +212,11 @@ mod tests {
         assert_eq!((strips.per_line, strips.lines()), (2 * MIB, 2));
         let cached = "M0.00 0h500.00v10h-500.00z";
         assert_eq!(strips.segments(&pool, true), cached);
+        let keeps = PoolMap {
+            kept: Bytes(1),
+            ..pool.clone()
+        };
+        assert_eq!(strips.segments(&keeps, true), "");
         let used = "M500.00 0h500.00v10h-500.00zM0.00 12h500.00v10h-500.00z";
         assert_eq!(strips.blocks(&pool, |_, _| true), used);
         assert_eq!(strips.borders(), "M0.00 0v10M500.00 0v10");

@@ -132,7 +132,9 @@ fn for_people(file: &str, report: &WhatIf, others: usize) -> String {
     let allocated = recorded.told_peak(Series::Allocated, exact(recorded.peak_allocated));
     let reserved = recorded.told_peak(Series::Reserved, exact(recorded.peak_reserved));
     row("allocated, peak", allocated, &|r| exact(r.peak_allocated));
-    row("reserved, peak", reserved, &|r| exact(r.peak_reserved));
+    row("reserved, peak", reserved, &|r| {
+        exact(r.peak_reserved) + &r.range_in_words(exact)
+    });
     row("retries", "–".to_owned(), &|r| r.retries.to_string());
     let failed = |place: &Option<String>| place.clone().unwrap_or_else(|| "no".to_owned());
     row("out of memory", failed(&recorded.oom_place), &|r| {

@@ -46,19 +46,36 @@ impl Segment {
         self.size.saturating_sub(self.used)
     }
 
-    /// The sum that the free bytes of this segment belong to: `cached` if nothing in it is in use
-    /// and its pool is none of the private ones that live, otherwise `split`.
-    fn rest_in<'s>(
-        &self,
-        living: &BTreeSet<PoolId>,
-        cached: &'s mut Bytes,
-        split: &'s mut Bytes,
-    ) -> &'s mut Bytes {
-        match self.used == Bytes::ZERO && !living.contains(&self.place.pool) {
-            true => cached,
-            false => split,
+    /// What its free bytes are, if these private pools live.
+    fn rest(&self, living: &BTreeSet<PoolId>) -> Rest {
+        let free = self.free();
+        match (self.used, living.contains(&self.place.pool)) {
+            (Bytes::ZERO, false) => Rest {
+                cached: free,
+                ..Rest::default()
+            },
+            (Bytes::ZERO, true) => Rest {
+                split: free,
+                kept: free,
+                ..Rest::default()
+            },
+            _ => Rest {
+                split: free,
+                ..Rest::default()
+            },
         }
     }
+}
+
+/// What the free bytes of a segment are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// They can be given back.
+    cached: Bytes,
+    /// They cannot.
+    split: Bytes,
+    /// Of these, those of a whole segment.
+    kept: Bytes,
 }
 
 /// Memory that serves the same requests: that of one pool and one stream.
@@ -86,6 +103,8 @@ pub struct PoolRoom {
     /// Free bytes of segments that are partly in use, or of a private pool that is. The former are
     /// `inactive_split_bytes`, except that PyTorch leaves expandable segments out of that counter.
     pub split: Bytes,
+    /// Of these, bytes of whole segments: a private pool keeps them.
+    pub kept: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
 }
@@ -167,11 +186,15 @@ impl Layout {
                 used: Bytes::ZERO,
                 cached: Bytes::ZERO,
                 split: Bytes::ZERO,
+                kept: Bytes::ZERO,
                 largest_gap: Bytes::ZERO,
             });
             pool.reserved += segment.size;
             pool.used += segment.used;
-            *segment.rest_in(&living, &mut pool.cached, &mut pool.split) += segment.free();
+            let rest = segment.rest(&living);
+            pool.cached += rest.cached;
+            pool.split += rest.split;
+            pool.kept += rest.kept;
             pool.largest_gap = pool.largest_gap.max(segment.largest_gap);
         }
         let mut pools: Vec<PoolRoom> = pools.into_values().collect();
@@ -390,25 +413,25 @@ mod tests {
         device.events.segments[1].addr = second;
         device.blocks.addr[0] = device.events.segments[0].addr;
         device.blocks.addr[1] = second;
-        let check = |at: u32, cached: u64, split: u64| {
+        let check = |at: u32, cached: u64, split: u64, kept: u64| {
             let pools = Layout::at(&device, EventIdx(at)).expect("a layout").pools();
             let told: Vec<_> = pools
                 .iter()
-                .map(|pool| (pool.place.pool, pool.cached, pool.split))
+                .map(|pool| (pool.place.pool, [pool.cached, pool.split, pool.kept]))
                 .collect();
-            let expected = (PoolId(1, 0), Bytes::mib(cached), Bytes::mib(split));
+            let expected = (PoolId(1, 0), [cached, split, kept].map(Bytes::mib));
             assert_eq!(told, [expected], "after event {at}");
             let moments = over_time(&device).into_iter();
             for room in moments.filter(|room| room.event.0 == at) {
-                let told = (room.cached, room.split);
-                assert_eq!(told, (Bytes::mib(cached), Bytes::mib(split)));
+                let told = [room.cached, room.split, room.kept];
+                assert_eq!(told, [cached, split, kept].map(Bytes::mib));
             }
         };
         // Before the block for which it is made lies in it.
-        check(0, 20, 0);
-        check(3, 0, 36);
-        check(5, 0, 38);
-        check(7, 40, 0);
+        check(0, 20, 0, 0);
+        check(3, 0, 36, 0);
+        check(5, 0, 38, 20);
+        check(7, 40, 0, 0);
     }
 
     fn of_size(size: u64) -> Mapped {

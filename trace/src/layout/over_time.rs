@@ -21,6 +21,8 @@ pub struct Room {
     pub cached: Bytes,
     /// Free bytes of segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
+    /// Of these, bytes of whole segments: a private pool keeps them.
+    pub kept: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
     /// Number of segments; mapped ranges of expandable segments that lie side by side count as one.
@@ -58,6 +60,7 @@ fn room(event: EventIdx, layout: &Layout) -> Room {
         used: Bytes::ZERO,
         cached: Bytes::ZERO,
         split: Bytes::ZERO,
+        kept: Bytes::ZERO,
         largest_gap: Bytes::ZERO,
         segments: layout.segments.len() as u32,
     };
@@ -65,7 +68,10 @@ fn room(event: EventIdx, layout: &Layout) -> Room {
     for segment in &layout.segments {
         room.reserved += segment.size;
         room.used += segment.used;
-        *segment.rest_in(&living, &mut room.cached, &mut room.split) += segment.free();
+        let rest = segment.rest(&living);
+        room.cached += rest.cached;
+        room.split += rest.split;
+        room.kept += rest.kept;
         room.largest_gap = room.largest_gap.max(segment.largest_gap);
     }
     room

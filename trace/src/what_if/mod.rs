@@ -56,7 +56,7 @@ pub use recorded::{Evidence, LimitSeen};
 pub use refusals::{NotTheLimit, contradiction};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
 pub use run::{Conditions, Refused, Replay};
-pub use spread::Spread;
+pub use spread::{Spread, is_wide};
 pub use waiting::Waiting;
 pub use waits::Waits;
 
@@ -147,7 +147,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Before anything is replayed.
-    const NOTHING: Outcome = Outcome {
+    pub const NOTHING: Outcome = Outcome {
         peak_allocated: Bytes::ZERO,
         peak_reserved: Bytes::ZERO,
         retries: 0,
@@ -160,6 +160,19 @@ impl Outcome {
         without_work_space: None,
         on_full_card: None,
     };
+
+    /// Lowest and highest peak of *reserved*, wherever segments lie and however long frees wait for
+    /// other streams, as far as that was tried.
+    pub fn peak_reserved_range(&self) -> [Bytes; 2] {
+        let by_place = self.spread.as_ref();
+        let by_wait = self.waiting.as_ref().map(|found| &found.spread);
+        let told = [self.peak_reserved; 2];
+        let both = by_place.into_iter().chain(by_wait);
+        both.fold(told, |[low, high], spread| {
+            let [least, most] = spread.peak_reserved;
+            [low.min(least), high.max(most)]
+        })
+    }
 }
 
 /// What was recorded.
@@ -213,6 +226,9 @@ pub struct Answer {
     pub left_out: Bytes,
     /// How many recorded requests failed, and the program went on without them.
     pub passed_over: u64,
+    /// Whether the limit of the recording is told within narrower bounds than the recording shows:
+    /// those within which replay gives the recorded failure.
+    pub is_limit_narrowed: bool,
     /// The answer to the question.
     pub what_if: Outcome,
     /// The same under the limit that the recording shows, if the question has no limit.
@@ -239,11 +255,16 @@ pub fn ask(
     question: &Question,
     watch: Watch<'_>,
 ) -> Result<Answer, Stopped> {
-    let evidence = evidence(device, own, watch)?;
+    let mut evidence = evidence(device, own, watch)?;
+    let mut calibration = calibrate(Replay::new(device, &evidence, watch), own)?;
+    let narrowed = narrowed(Replay::new(device, &evidence, watch), own, &calibration.own)?;
+    if narrowed.is_some() {
+        evidence.limit = narrowed;
+        calibration = calibrate(Replay::new(device, &evidence, watch), own)?;
+    }
     let seen = evidence.limit;
     let own_limit = seen.map(LimitSeen::limit);
     let replay = Replay::new(device, &evidence, watch);
-    let calibration = calibrate(replay, own)?;
     let settings = &question.settings_beside(own);
     let limit = match question {
         Question {
@@ -286,6 +307,7 @@ pub fn ask(
             && seen.is_none_or(|seen| seen.by == Refuser::Device),
         left_out: left_out(device, settings),
         passed_over: oom::passed_over(device).len() as u64,
+        is_limit_narrowed: narrowed.is_some(),
         what_if,
         at_recorded_limit,
         curves: drawn.map(|what_if| Curves {
@@ -294,6 +316,30 @@ pub fn ask(
         }),
         calibration,
     })
+}
+
+/// The limits that fit the recording and give its first failure in replay, if the largest that fits
+/// does not, with this outcome. `None` if it does, or none of those that are tried.
+fn narrowed(
+    replay: Replay<'_>,
+    own: &Config,
+    outcome: &Outcome,
+) -> Result<Option<LimitSeen>, Stopped> {
+    let (Some(failure), Some(seen)) = (oom::first(replay.device), replay.evidence.limit) else {
+        return Ok(None);
+    };
+    if outcome
+        .failed
+        .is_some_and(|failed| failed.event == failure.event)
+    {
+        return Ok(None);
+    }
+    let found = remedies::found_again(replay, own, seen, failure.event)?;
+    // Those above the largest that was tried may not give it.
+    Ok(found.map(|found| LimitSeen {
+        below: found.largest.saturating_add(Bytes(1)),
+        ..found.limits
+    }))
 }
 
 /// The outcome under these conditions that is to be told, with its curve.

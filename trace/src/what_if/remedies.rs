@@ -11,6 +11,7 @@ use super::{
 use crate::allocator::{Config, conf};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Stopped;
+use std::cell::Cell;
 use std::fmt;
 
 const MIB: u64 = 1 << 20;
@@ -153,6 +154,43 @@ pub(super) fn reproduced(
     Ok(found)
 }
 
+/// A recorded failure that replay gives again.
+pub(super) struct FoundAgain {
+    /// The failure.
+    pub failed: Failed,
+    /// The limits that fit the recording and give it ([`reproduced`]).
+    pub limits: LimitSeen,
+    /// The largest of them that was tried.
+    pub largest: Bytes,
+}
+
+/// The failure at an event as replay gives it under the settings of the recording.
+///
+/// # Errors
+/// [`Stopped`].
+pub(super) fn found_again(
+    replay: Replay<'_>,
+    own: &Config,
+    seen: LimitSeen,
+    failure: EventIdx,
+) -> Result<Option<FoundAgain>, Stopped> {
+    let parts = Spread::others(replay.device, 1).min(PARTS);
+    let largest = Cell::new(seen.at_least);
+    let found = reproduced(seen, u64::from(parts), |limit| {
+        let outcome = replay.under(&Conditions::as_recorded(own, Some(limit)))?;
+        let failed = outcome.failed.filter(|failed| failed.event == failure);
+        if failed.is_some() {
+            largest.set(largest.get().max(limit.bytes));
+        }
+        Ok(failed)
+    })?;
+    Ok(found.map(|(failed, limits)| FoundAgain {
+        failed,
+        limits,
+        largest: largest.get(),
+    }))
+}
+
 /// What is tried besides settings, and what is known beside the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried<'a> {
@@ -176,6 +214,8 @@ pub struct Diagnosis {
     /// The limit that refused the request, as far as it shows. Where the largest one does not give
     /// the failure, those that do.
     pub limit: LimitSeen,
+    /// Whether the recording fits other limits, too, that do not give the failure.
+    pub is_narrowed: bool,
     /// The single changes that get past it, those that reserve least first.
     pub remedies: Vec<Remedy>,
     /// Where no settings do: those that would under the largest limit, which nobody knows to be the
@@ -293,21 +333,6 @@ impl Trial<'_> {
         self.replay.under(&conditions)
     }
 
-    /// The failure as replay gives it, with the limits that fit the recording and give it.
-    fn found_again(&self) -> Result<Option<(Failed, LimitSeen)>, Stopped> {
-        let parts = Spread::others(self.replay.device, 1).min(PARTS);
-        reproduced(self.seen, u64::from(parts), |limit| self.fails(limit))
-    }
-
-    /// The failure, if it is found again under this limit.
-    fn fails(&self, limit: Limit) -> Result<Option<Failed>, Stopped> {
-        let outcome = self.run(Conditions {
-            limit: Some(limit),
-            ..self.as_it_was()
-        })?;
-        Ok(outcome.failed.filter(|failed| failed.event == self.failure))
-    }
-
     fn gets_past(&self, outcome: &Outcome) -> bool {
         outcome.reach == Reach::Recorded(self.failure)
     }
@@ -407,10 +432,11 @@ pub fn remedies(
         seen: seen.or_told(tried.limit),
         failure: failure.event,
     };
-    let Some((failed, limits)) = trial.found_again()? else {
+    let Some(found) = found_again(replay, own, trial.seen, failure.event)? else {
         return Ok(None);
     };
-    trial.seen = limits;
+    let is_narrowed = found.limits != trial.seen;
+    trial.seen = found.limits;
     let mut remedies: Vec<Remedy> = Vec::new();
     remedies.extend(trial.without_leaks(tried.leaks)?);
     let settings = trial.other_settings()?;
@@ -424,8 +450,9 @@ pub fn remedies(
     }
     remedies.sort_by_key(|remedy| remedy.outcome.peak_reserved);
     Ok(Some(Diagnosis {
-        failed,
+        failed: found.failed,
         limit: trial.seen,
+        is_narrowed,
         remedies,
         perhaps,
     }))

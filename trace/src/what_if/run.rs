@@ -5,7 +5,7 @@ use super::begin::{Before, begin};
 use super::curve::Curve;
 use super::early::{self, Early};
 use super::recorded::Evidence;
-use super::waits::{Delays, Waits};
+use super::waits::{Delays, Free, Longest, Waits};
 use super::{Failed, Outcome, Reach, step_at};
 use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement, Threshold};
 use crate::allocator::{Config, Slot};
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
             slots: vec![Slot::NONE; device.blocks.len()],
             allocated: 0,
             awaited: Vec::new(),
-            delays: Delays::new(conditions.waits),
+            delays: Delays::new(conditions.waits, Longest::of(device, conditions.waits)),
             refused: conditions.refused,
             learns: None,
             batch: conditions.batch,
@@ -413,8 +413,14 @@ impl Run<'_> {
             // Most frees complete immediately.
             } else if completed != event + 1 {
                 self.allocator.wait(slot, block);
-                let step = || step_at(self.device, EventIdx(event));
-                self.delays.begin(block, event, completed, step);
+                let free = Free {
+                    block,
+                    stream: self.device.blocks.kind(BlockIdx(block)).stream,
+                    given_back: event,
+                    completed: completed.min(self.device.events.len()),
+                };
+                self.delays
+                    .begin(free, || step_with_end(self.device, event));
             }
         }
         None
@@ -534,4 +540,13 @@ impl Run<'_> {
         };
         self.outcome.failed.get_or_insert(failed);
     }
+}
+
+/// The step that an event lies in, as in [`step_at`], and the event at which it ends: the last one,
+/// after the last step.
+fn step_with_end(device: &DeviceTrace, event: u32) -> (u32, u32) {
+    let step = step_at(device, EventIdx(event));
+    let end = device.steps.get(step as usize);
+    let end = end.map_or(device.events.len(), |step| step.events.end().0);
+    (step, end)
 }

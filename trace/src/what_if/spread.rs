@@ -128,8 +128,7 @@ impl Spread {
 
     /// Whether the peak of *reserved* is known less well than an answer should be.
     pub fn is_wide(&self) -> bool {
-        let [low, high] = self.peak_reserved.map(|peak| peak.0 as f64);
-        high > (1.0 + WIDE) * low
+        is_wide(self.peak_reserved)
     }
 
     /// Whether nothing fails, but the limit is no further from the highest peak than the peaks are
@@ -138,6 +137,12 @@ impl Spread {
         let [low, high] = self.peak_reserved;
         self.failed == 0 && low < high && limit.saturating_sub(high) < high - low
     }
+}
+
+/// Whether lowest and highest differ by so much that both are told.
+pub fn is_wide(range: [Bytes; 2]) -> bool {
+    let [low, high] = range.map(|peak| peak.0 as f64);
+    high > (1.0 + WIDE) * low
 }
 
 /// The outcome to tell: that of the first order, which is the driver's usual one, unless it is a

@@ -13,7 +13,7 @@ use crate::units::Bytes;
 use crate::watch::Stopped;
 
 /// How often the requests are replayed again.
-pub(super) const OTHERS: u32 = 9;
+pub(super) const OTHERS: u32 = 32;
 
 /// Frees that waited, where the answer depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct Waiting {
     pub waited: u64,
     /// How many frees there were.
     pub frees: u64,
-    /// The answer itself, the one as if none had waited, and those with other waits.
+    /// The answer itself, those as if none had waited or all as long as may be, and those with
+    /// other waits.
     pub spread: Spread,
 }
 
@@ -32,7 +33,7 @@ impl Waiting {
     ///
     /// # Errors
     /// [`Stopped`].
-    pub(super) fn of(
+    pub fn of(
         replay: Replay<'_>,
         conditions: &Conditions<'_>,
         outcome: &Outcome,

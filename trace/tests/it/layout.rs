@@ -66,6 +66,7 @@ fn check_over_time(name: &str, device: &DeviceTrace) {
             used: sum(|pool| pool.used),
             cached: sum(|pool| pool.cached),
             split: sum(|pool| pool.split),
+            kept: sum(|pool| pool.kept),
             largest_gap: pools
                 .iter()
                 .map(|pool| pool.largest_gap)

@@ -110,13 +110,17 @@ fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
         Some(event) => format!("After event {}", count(u64::from(event.0))),
         None => "In the recorded state".to_owned(),
     };
+    let kept = match sum(|p| p.kept) {
+        Bytes::ZERO => String::new(),
+        kept => format!(", {kept} in whole segments that private pools keep"),
+    };
     let summary = format!(
         "{when}{step}: {} reserved, {}. Of the rest {} lie in whole segments, which \
-         can be given back, and {} between blocks in use.",
+         can be given back, and {} between blocks in use{kept}.",
         sum(|p| p.reserved),
         in_use(pools),
         sum(|p| p.cached),
-        sum(|p| p.split),
+        sum(|p| p.split.saturating_sub(p.kept)),
     );
     let left_out = (map.segments_left_out > 0).then(|| {
         let n = format::plural(map.segments_left_out, "segment");

@@ -22,6 +22,7 @@ use presentation::questions::what_if_tab::{
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
+use trace::tiles::with_caller;
 use trace::trace::Series;
 use trace::units::Bytes;
 
@@ -286,7 +287,11 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     let rows = move || {
         let alive = alive.with(Answer::shown)?;
         let rows = alive.groups.iter().take(SITES);
-        let rows = rows.map(|g| row(g.key.clone(), g.label.clone(), g.tally.bytes));
+        let rows = rows.map(|g| {
+            // Two sites may be one line of a framework: who called it tells them apart.
+            let name = with_caller(&g.label, &g.caller);
+            row(g.key.clone(), name, g.tally.bytes)
+        });
         Some(rows.collect_view())
     };
     let n_gone = move || match asked.with(|a| a.gone().len()) {
@@ -485,7 +490,8 @@ fn table(answer: &WhatIf) -> AnyView {
                         size(r.peak_allocated)
                     })}
                     {row("Reserved, peak", peak(Series::Reserved, recorded.peak_reserved), &|r| {
-                        size(r.peak_reserved)
+                        let range = r.range_in_words(|bytes| bytes.to_string());
+                        size_as(r.peak_reserved, format!("{}{range}", r.peak_reserved))
                     })}
                     {row("Retries with an empty cache", cell("–".to_owned()), &|r| {
                         cell(count(r.retries))

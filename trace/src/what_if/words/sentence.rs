@@ -7,17 +7,18 @@ use crate::units::Bytes;
 use crate::what_if::{
     Answer, Earlier, Ending, Failed, LimitSeen, Outcome, Reach, Recorded, Spread,
 };
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The answer about a device with these steps, in words.
 pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
     let recorded = &answer.recorded;
     let Some(at_limit) = &answer.at_recorded_limit else {
         let mut text = outcome(recorded, &answer.what_if, answer.limit, steps);
-        // Another request of the same step is no other answer.
-        let here = |failed: &Option<Failed>| failed.as_ref().map(|failed| place(failed, steps));
-        let known = here(&answer.what_if.failed);
+        let known = answer.what_if.failed.as_ref();
         let other = answer.what_if.on_full_card.as_ref();
-        if let Some(other) = other.filter(|other| here(&other.failed) != known) {
+        if let Some(other) = other.filter(|other| is_elsewhere(other.failed.as_ref(), known, steps))
+        {
             text += &format!(
                 " That is under a memory fraction; on a card that is full at this limit it {}.",
                 ending(other, steps)
@@ -31,13 +32,29 @@ pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
         let without = &answer.what_if;
         text += &format!(
             " Without any limit, reserved memory {} peak at {}{}.",
-            would(without, None),
+            certainty(without, None),
             size(without.peak_reserved),
             range(without)
         );
     }
     text
 }
+
+/// Whether a failure is another answer than the known one. Another request of the same step is not,
+/// nor, in a recording without steps, one nearby.
+fn is_elsewhere(other: Option<&Failed>, known: Option<&Failed>, steps: &[Step]) -> bool {
+    match (other, known) {
+        (Some(other), Some(known)) if steps.is_empty() => {
+            let (other, known) = (other.event.0, known.event.0);
+            other.abs_diff(known) > other.max(known) / NEARBY
+        }
+        (Some(other), Some(known)) => place(other, steps) != place(known, steps),
+        (other, known) => other.is_some() != known.is_some(),
+    }
+}
+
+/// Without steps, two failures are near each other by this part of the events before them.
+const NEARBY: u32 = 10;
 
 /// How else it ends, in words: `would run out of memory in step 3`.
 fn ending(other: &Ending, steps: &[Step]) -> String {
@@ -51,12 +68,32 @@ fn ending(other: &Ending, steps: &[Step]) -> String {
     }
 }
 
-/// How certain an outcome is: `would` or `might`.
-fn would(outcome: &Outcome, limit: Option<Bytes>) -> &'static str {
+/// How certain an outcome is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Certainty {
+    /// Nothing that was tried gives another outcome.
+    Would,
+    /// It depends on what no recording tells if a request fails, or which one, or what the peak is.
+    Might,
+}
+
+impl fmt::Display for Certainty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Certainty::Would => "would",
+            Certainty::Might => "might",
+        })
+    }
+}
+
+/// How certain an outcome under this limit is.
+pub fn certainty(outcome: &Outcome, limit: Option<Bytes>) -> Certainty {
     let may_do = |failed: Failed| failed.at_once || failed.may_be_less;
     match outcome.failed.is_some_and(may_do) || is_doubtful(outcome, limit) {
-        true => "might",
-        false => "would",
+        true => Certainty::Might,
+        false => Certainty::Would,
     }
 }
 
@@ -81,7 +118,7 @@ fn is_doubtful_before(outcome: &Outcome, limit: Option<Bytes>) -> bool {
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
-    let would = would(outcome, limit);
+    let would = certainty(outcome, limit);
     let under = limit.map_or_else(String::new, |limit| {
         format!(" under a limit of {}", size(limit))
     });
@@ -273,23 +310,13 @@ fn against(peak: Bytes, recorded: Bytes) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::spread_of;
     use super::*;
     use crate::trace::Fidelity;
     use crate::units::EventIdx;
     use crate::what_if::{Calibration, Waiting};
 
     const MIB: u64 = 1 << 20;
-
-    fn spread_of(failed: u32, peaks: [u64; 2], retries: [u64; 2]) -> Spread {
-        Spread {
-            orders: 8,
-            failed,
-            failed_at: None,
-            peak_allocated: [Bytes(MIB); 2],
-            peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
-            retries,
-        }
-    }
 
     #[test]
     fn a_change_of_nothing_is_told_without_a_number() {
@@ -343,6 +370,32 @@ mod tests {
         check(7, 7, 9, &other("at event 9 at the latest"));
         let both = "at event 3 at the earliest and at event 9 at the latest";
         check(3, 7, 9, &other(both));
+    }
+
+    /// Without steps each place is an event.
+    #[test]
+    fn a_failure_nearby_is_no_other_answer() {
+        let at = |event: u32| Failed {
+            event: EventIdx(event),
+            step: 0,
+            segment: Some(Bytes(MIB)),
+            allocated: Bytes(MIB),
+            reserved: Bytes(MIB),
+            retries: 1,
+            at_once: false,
+            may_be_less: false,
+        };
+        let check = |other: Option<u32>, known: Option<u32>, expected: bool| {
+            let [other, known] = [other, known].map(|event| event.map(at));
+            let found = is_elsewhere(other.as_ref(), known.as_ref(), &[]);
+            assert_eq!(found, expected, "{other:?} {known:?}");
+        };
+        check(None, None, false);
+        check(None, Some(1000), true);
+        check(Some(1000), None, true);
+        check(Some(1000), Some(1100), false);
+        check(Some(1000), Some(1200), true);
+        check(Some(1200), Some(1000), true);
     }
 
     #[test]
@@ -450,6 +503,7 @@ mod tests {
                 needs_fraction: false,
                 left_out: Bytes::ZERO,
                 passed_over: 0,
+                is_limit_narrowed: false,
                 what_if: Outcome {
                     peak_reserved: Bytes(10 * MIB),
                     spread,

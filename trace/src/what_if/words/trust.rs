@@ -29,9 +29,22 @@ pub fn trust(answer: &Answer) -> String {
     let earlier =
         earlier.unwrap_or_else(|| left_out(answer.left_out, answer.recorded.peak_reserved));
     let passed_over = passed_over(answer.passed_over);
+    let narrowed = match (answer.is_limit_narrowed, answer.recorded.limit) {
+        (true, Some(seen)) => narrowed(seen),
+        _ => String::new(),
+    };
     format!(
-        "{}{spread}{waiting}{collecting}{earlier}{passed_over}",
+        "{}{narrowed}{spread}{waiting}{collecting}{earlier}{passed_over}",
         calibration(&answer.calibration)
+    )
+}
+
+/// How the limit of the recording is known.
+fn narrowed(seen: LimitSeen) -> String {
+    format!(
+        " The recording fits larger limits than {}, too, but under those that were tried the \
+         replay does not fail where the recorded run did.",
+        size(seen.taken())
     )
 }
 
@@ -163,22 +176,12 @@ fn calibration(calibration: &Calibration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::spread_of;
     use super::*;
     use crate::units::EventIdx;
-    use crate::what_if::{Failed, Outcome};
+    use crate::what_if::{Failed, Outcome, Refuser};
 
     const MIB: u64 = 1 << 20;
-
-    fn spread_of(failed: u32, peaks: [u64; 2], retries: [u64; 2]) -> Spread {
-        Spread {
-            orders: 8,
-            failed,
-            failed_at: None,
-            peak_allocated: [Bytes(MIB); 2],
-            peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
-            retries,
-        }
-    }
 
     #[test]
     fn how_well_the_rules_do_is_said_with_a_number_that_is_not_zero() {
@@ -267,6 +270,17 @@ mod tests {
         check(0, false);
         check(1, false);
         check(40, true);
+    }
+
+    #[test]
+    fn a_limit_that_only_the_replay_tells_is_told_as_such() {
+        let seen = LimitSeen {
+            at_least: Bytes::mib(1000),
+            below: Bytes(1016 * MIB + 1),
+            by: Refuser::Process,
+        };
+        let expected = " The recording fits larger limits than 1016 MiB, too, but under those";
+        assert!(narrowed(seen).starts_with(expected), "{}", narrowed(seen));
     }
 
     #[test]
