@@ -12,8 +12,7 @@ use trace::categories::Named;
 use trace::code::file_name;
 use trace::compare::sites::SiteDelta;
 use trace::compare::words::{growth_by, growth_told, signed};
-use trace::compare::{Change, Difference};
-use trace::growth::Growth;
+use trace::compare::{Change, Difference, Side};
 use trace::trace::{Series, SeriesSummary};
 use trace::units::Bytes;
 
@@ -194,7 +193,7 @@ fn numbers(comparison: &Comparison, differences: &[Option<&Difference>]) -> Numb
     let columns = ["peak allocated", "allocated at the end", "growth a step"];
     let base = differences.iter().flatten().next().map(|difference| {
         let levels = difference.series(Series::Allocated).base;
-        cells(levels, difference.base.growth, None)
+        cells(&difference.base, levels, None)
     });
     let mut rows = vec![Row {
         name: comparison.runs[0].name.clone(),
@@ -223,19 +222,20 @@ fn changes(difference: &Difference) -> Vec<(String, String)> {
     let (before, after) = (difference.base.growth, difference.new.growth);
     let growth = before.zip(after);
     let growth = growth.and_then(|(before, after)| growth_by(before, after));
-    let by = [levels.peak as f64, levels.end as f64, growth.unwrap_or(0.0)];
-    cells(levels.new, after, Some(by))
+    let mut by = [levels.peak as f64, levels.end as f64, growth.unwrap_or(0.0)].map(change);
+    // There is no room to say by how much at most.
+    if difference.bounded_change(Series::Allocated).is_some() {
+        "not known".clone_into(&mut by[0]);
+    }
+    cells(&difference.new, levels.new, Some(by))
 }
 
-fn cells(
-    levels: SeriesSummary,
-    growth: Option<Growth>,
-    by: Option<[f64; 3]>,
-) -> Vec<(String, String)> {
-    let growth = growth.map_or_else(|| "–".to_owned(), growth_told);
-    let values = [levels.peak.to_string(), levels.end.to_string(), growth];
-    let changes = by.map(|by| by.map(change)).unwrap_or_default();
-    values.into_iter().zip(changes).collect()
+fn cells(side: &Side, levels: SeriesSummary, by: Option<[String; 3]>) -> Vec<(String, String)> {
+    let growth = side.growth.map_or_else(|| "–".to_owned(), growth_told);
+    let least = if side.is_least() { "≥ " } else { "" };
+    let peak = format!("{least}{}", levels.peak);
+    let values = [peak, levels.end.to_string(), growth];
+    values.into_iter().zip(by.unwrap_or_default()).collect()
 }
 
 fn change(by: f64) -> String {
@@ -327,5 +327,30 @@ fn place(site: &SiteDelta) -> String {
             let size = site.told().map_or(Bytes::ZERO, |side| side.size);
             format!("no stack, {size} each")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::compare::Against;
+    use trace::compare::gate::Limits;
+    use trace::compare::profile::Profile;
+
+    #[test]
+    fn a_peak_that_is_a_bound_is_told_as_one() {
+        let run = |mib: u64| {
+            let text = format!("a alloc {mib}MiB at f m.py:1\nb alloc 512B at f m.py:1");
+            Profile::of(&trace::testing::trace(&text))
+        };
+        let mut against = Against::of(&run(100), &run(400), &Limits::default());
+        let mut check = |wrapped: bool, expected: [&str; 2]| {
+            let difference = &mut against.devices[0];
+            difference.new.wrapped = wrapped;
+            let (peak, change) = changes(difference).remove(0);
+            assert_eq!([peak, change], expected);
+        };
+        check(false, ["400 MiB", "+300 MiB"]);
+        check(true, ["≥ 400 MiB", "not known"]);
     }
 }

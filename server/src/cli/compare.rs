@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use trace::compare::gate::Limits;
 use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
-use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
+use trace::compare::words::{change_or_same, common_peaks, growth_by, growth_with_error};
 use trace::compare::{Difference, Leaks, StepSide, leak_places};
 use trace::naming::Rules;
 use trace::trace::Series;
-use trace::units::{Bytes, grouped};
+use trace::units::grouped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -187,30 +187,32 @@ fn levels(difference: &Difference) -> String {
             format!("allocated peak{over}"),
             before.to_string(),
             after.to_string(),
-            change_of(after.0 as f64 - before.0 as f64),
+            change_or_same(after.0 as f64 - before.0 as f64),
         ]);
     }
+    let (base, new) = (&difference.base, &difference.new);
     for series in [Series::Allocated, Series::Requested, Series::Reserved] {
         let delta = difference.series(series);
-        for (what, base, new, change) in [
-            ("peak", delta.base.peak, delta.new.peak, delta.peak),
-            ("end", delta.base.end, delta.new.end, delta.end),
-        ] {
-            table.row([
-                format!("{} {what}", series.name()),
-                base.to_string(),
-                new.to_string(),
-                change_of(change as f64),
-            ]);
-        }
+        let bounded = difference.bounded_change(series);
+        table.row([
+            format!("{} peak", series.name()),
+            base.peak(delta.base.peak),
+            new.peak(delta.new.peak),
+            bounded.unwrap_or_else(|| change_or_same(delta.peak as f64)),
+        ]);
+        table.row([
+            format!("{} end", series.name()),
+            delta.base.end.to_string(),
+            delta.new.end.to_string(),
+            change_or_same(delta.end as f64),
+        ]);
     }
-    let (base, new) = (&difference.base, &difference.new);
     let growth = |side: &trace::compare::Side| {
         let growth = side.growth.map(growth_with_error);
         growth.unwrap_or_else(|| "–".to_owned())
     };
     let more = match (base.growth, new.growth) {
-        (Some(base), Some(new)) => growth_by(base, new).map_or_else(String::new, change_of),
+        (Some(base), Some(new)) => growth_by(base, new).map_or_else(String::new, change_or_same),
         _ => String::new(),
     };
     table.row(["growth a step".to_owned(), growth(base), growth(new), more]);
@@ -232,13 +234,6 @@ fn categories(difference: &Difference) -> String {
     }
 }
 
-fn change_of(bytes: f64) -> String {
-    match bytes.abs() < 0.5 {
-        true => "0".to_owned(),
-        false => signed(bytes),
-    }
-}
-
 fn steps(difference: &Difference) -> String {
     let steps = &difference.steps;
     if steps.is_empty() {
@@ -252,9 +247,8 @@ fn steps(difference: &Difference) -> String {
         "new end",
         "change of end",
     ]);
-    let cell = |side: &Option<StepSide>, level: fn(&StepSide) -> Bytes| {
-        side.as_ref()
-            .map_or_else(|| "–".to_owned(), |side| level(side).to_string())
+    let cell = |side: &Option<StepSide>, level: fn(&StepSide) -> String| {
+        side.as_ref().map_or_else(|| "–".to_owned(), level)
     };
     for (at, step) in steps.iter().enumerate() {
         let n = steps.len();
@@ -273,16 +267,16 @@ fn steps(difference: &Difference) -> String {
             continue;
         }
         let change = match (&step.base, &step.new) {
-            (Some(base), Some(new)) => change_of(new.end.0 as f64 - base.end.0 as f64),
+            (Some(base), Some(new)) => change_or_same(new.end.0 as f64 - base.end.0 as f64),
             _ => String::new(),
         };
         let name = step.base.as_ref().or(step.new.as_ref());
         table.row([
             name.map_or_else(String::new, |side| side.name.clone()),
-            cell(&step.base, |s| s.peak),
-            cell(&step.new, |s| s.peak),
-            cell(&step.base, |s| s.end),
-            cell(&step.new, |s| s.end),
+            cell(&step.base, StepSide::told_peak),
+            cell(&step.new, StepSide::told_peak),
+            cell(&step.base, |s| s.end.to_string()),
+            cell(&step.new, |s| s.end.to_string()),
             change,
         ]);
     }
@@ -291,11 +285,15 @@ fn steps(difference: &Difference) -> String {
 
 fn sites(difference: &Difference) -> String {
     let same = grouped(u64::from(difference.sites_same));
+    let untold = difference.told_rest().into_iter();
+    let untold: String = untold.map(|line| format!("    {line}\n")).collect();
     if difference.sites.is_empty() {
-        return match difference.sites_same {
-            1 => "\n  by stack: the only site is the same\n".to_owned(),
-            _ => format!("\n  by stack: all {same} sites are the same\n"),
+        let same = match difference.sites_same {
+            0 => "no site is in both".to_owned(),
+            1 => "the only site is the same".to_owned(),
+            _ => format!("all {same} sites are the same"),
         };
+        return format!("\n  by stack: {same}\n{untold}");
     }
     // A site's own peak need not be at the peak of the run.
     let mut table = Table::new([
@@ -313,9 +311,9 @@ fn sites(difference: &Difference) -> String {
                 .map_or_else(|| "–".to_owned(), |side| side.peak.to_string())
         };
         table.row([
-            change_of(site.peak as f64),
-            change_of(site.at_peak as f64),
-            change_of(site.at_end as f64),
+            change_or_same(site.peak as f64),
+            change_or_same(site.at_peak as f64),
+            change_or_same(site.at_end as f64),
             change_word(site).to_owned(),
             level(&site.base),
             level(&site.new),
@@ -337,9 +335,7 @@ fn sites(difference: &Difference) -> String {
     } else {
         "sites differ"
     };
-    let unsplit = difference.told_unsplit();
-    let unsplit = unsplit.map_or_else(String::new, |by| format!("    {by}\n"));
-    format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}{unsplit}")
+    format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}{untold}")
 }
 
 /// Long C++ names would fill the screen.
@@ -360,5 +356,61 @@ fn change_word(site: &SiteDelta) -> &'static str {
         (SiteChange::Shifted, _) => "at the peak only",
         (SiteChange::New, _) => "new",
         (SiteChange::Gone, _) => "gone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::compare::StepDelta;
+    use trace::units::{Bytes, EventIdx};
+
+    /// A ring that wrapped tells only that its peaks were no lower, and so does a step without its
+    /// beginning.
+    #[test]
+    fn what_is_a_bound_is_told_as_one() {
+        let run = |mib: u64| {
+            let text = format!("a alloc {mib}MiB at f m.py:1\nb alloc 512B at f m.py:1");
+            Profile::of(&trace::testing::trace(&text))
+        };
+        let mut against = Against::of(&run(100), &run(400), &Limits::default());
+        let difference = &mut against.devices[0];
+        assert!(levels(difference).contains("400 MiB  +300 MiB\n"));
+        difference.new.wrapped = true;
+        let text = levels(difference);
+        let line = "allocated peak  100 MiB  at least 400 MiB  at least +300 MiB\n";
+        assert!(text.contains(line), "{text}");
+        let side = |is_cut: bool| {
+            let side = StepSide {
+                name: "step 1".to_owned(),
+                first_event: EventIdx(0),
+                end_event: EventIdx(9),
+                peak: Bytes::mib(860),
+                end: Bytes::mib(7),
+                reserved_end: Bytes::ZERO,
+                work: Bytes::ZERO,
+                allocs: 0,
+                is_cut,
+            };
+            Some(side)
+        };
+        difference.steps = vec![StepDelta {
+            index: 1,
+            base: side(false),
+            new: side(true),
+        }];
+        let text = steps(difference);
+        assert!(text.contains("  860 MiB  at least 860 MiB  "), "{text}");
+    }
+
+    #[test]
+    fn what_no_row_tells_is_told_beside_sites_that_are_the_same() {
+        let profile = Profile::of(&trace::testing::trace("a alloc 8MiB at f m.py:1"));
+        let mut against = Against::of(&profile, &profile, &Limits::default());
+        let difference = &mut against.devices[0];
+        difference.unsplit = 134 << 20;
+        let text = sites(difference);
+        let says = "the only site is the same\n    +134 MiB of the same requests, ";
+        assert!(text.contains(says), "{text}");
     }
 }

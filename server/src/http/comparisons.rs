@@ -84,7 +84,7 @@ pub async fn record(
         writer.reader().comparison(&comparison.id)
     });
     let mut recorded = write.await?;
-    let subject = Subject::of(format!("{} ({})", recorded.name, recorded.id));
+    let subject = Extension(Subject::called(&recorded.name, &recorded.id));
     if !entry.may(Scope::Read) {
         // Otherwise it says what others called their runs.
         recorded.name = typed;

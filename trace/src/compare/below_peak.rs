@@ -14,7 +14,7 @@ const LEAST: usize = 3;
 /// `11 of 12 steps peak higher (300 MiB → 400 MiB at the median)`.
 pub(super) fn told(difference: &Difference) -> Option<String> {
     let both = difference.steps.iter().filter_map(|step| {
-        let (base, new) = (step.base.as_ref()?, step.new.as_ref()?);
+        let [base, new] = step.of_whole_steps()?;
         Some([base.peak, new.peak])
     });
     let both: Vec<[Bytes; 2]> = both.collect();

@@ -8,7 +8,7 @@ use super::noise;
 use super::pass::PhaseDelta;
 use super::peak_lines::{self, PeakLine};
 use super::profile::{DeviceProfile, OutOfMemory, Place};
-use super::rates::{Counted, Rate, Rates};
+use super::rates::{self, Counted, Rate, Rates};
 use super::shared_steps::SharedSteps;
 use super::sites::SiteDelta;
 use super::work::Unknown;
@@ -173,19 +173,33 @@ impl Leaks {
     }
 
     /// The same with the reason, or the place: `8.00 MiB a step in save`. Of several places, how
-    /// many: the rate is that of all.
+    /// many: the rate is that of all. Where something else grows too, how much of it is there:
+    /// `8.00 MiB a step, 5.00 MiB of them in save`.
     pub fn told_where(&self) -> String {
         if self.verdict == Verdict::CannotTell {
             return format!("cannot tell ({})", self.reason);
         }
         self.told_with(|counted| {
             let mut places = self.places_of(counted);
+            let there = self.part_at(places.clone(), counted);
+            let there = there.map_or_else(String::new, |part| format!(", {part} of them"));
             let first = places.next().map(LeakPlace::within).unwrap_or_default();
             match places.count() {
-                0 => first,
-                more => format!(" in {} places", more + 1),
+                0 if first.is_empty() => first,
+                0 => there + &first,
+                more => format!("{there} in {} places", more + 1),
             }
         })
+    }
+
+    /// What these places keep of all that leaks so, if that is less.
+    pub(super) fn part_at<'a>(
+        &self,
+        places: impl Iterator<Item = &'a LeakPlace>,
+        counted: Counted,
+    ) -> Option<Bytes> {
+        let part = places.map(|place| place.rate).sum();
+        rates::part(part, self.rates().of(counted).bytes)
     }
 
     /// Each rate with its unit and what `place` says of its kind.
@@ -262,6 +276,14 @@ pub struct StepDelta {
     pub new: Option<StepSide>,
 }
 
+impl StepDelta {
+    /// Both sides, where both runs recorded the whole step: of a part, the peak is only a bound.
+    pub fn of_whole_steps(&self) -> Option<[&StepSide; 2]> {
+        let (base, new) = (self.base.as_ref()?, self.new.as_ref()?);
+        (!base.is_cut && !new.is_cut).then_some([base, new])
+    }
+}
+
 /// One step of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -282,6 +304,17 @@ pub struct StepSide {
     pub work: Bytes,
     /// Allocations.
     pub allocs: u32,
+    /// Whether its beginning is missing, because the ring of events wrapped within it. Then its
+    /// peak was no lower than this, and it made no less.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+}
+
+impl StepSide {
+    /// Its peak in words.
+    pub fn told_peak(&self) -> String {
+        told_peak(self.peak, self.is_cut)
+    }
 }
 
 /// What differs between a device of the baseline and one of the new run.
@@ -330,6 +363,17 @@ pub struct Difference {
     /// allocator, at sites that ask for the same, bytes.
     #[serde(default)]
     pub unsplit: i64,
+    /// The same at the end.
+    #[serde(default)]
+    pub unsplit_at_end: i64,
+    /// How much more the new run holds at its peak at sites without a row, of what they ask for,
+    /// bytes: each differs no more than steps do, or by what further steps add. With the rows and
+    /// `unsplit`, it adds up to the difference of the peaks.
+    #[serde(default)]
+    pub unlisted: i64,
+    /// The same at the end.
+    #[serde(default)]
+    pub unlisted_at_end: i64,
     /// What its sentence and the gate need besides; only while the runs are compared.
     #[serde(skip)]
     pub(super) facts: Facts,
@@ -353,6 +397,8 @@ pub(super) struct Facts {
     pub rhythm: Option<Vec<u32>>,
     /// What lines of the program hold at the peak of each run.
     pub lines: [Vec<PeakLine>; 2],
+    /// Whether events are missing in the baseline, and in the new run, as others show.
+    pub contradictory: [bool; 2],
 }
 
 impl Side {
@@ -363,7 +409,7 @@ impl Side {
     }
 
     /// Whether its peaks are only known to be no lower.
-    fn is_least(&self) -> bool {
+    pub fn is_least(&self) -> bool {
         self.wrapped || self.events == 0
     }
 }

@@ -8,8 +8,12 @@ use super::words::{growth_told, levels, signed, without_history};
 use super::{Change, Difference, LeakChange, LeakPlace, Leaks, below_peak, noise, peak_place};
 use crate::growth::Growth;
 use crate::leaks::Verdict;
+use crate::trace::Series;
 use crate::units::Bytes;
 use std::cmp::Ordering;
+
+/// A difference of *reserved* that is worth a word where *allocated* is the same.
+const MUCH_RESERVED: Bytes = Bytes::mib(64);
 
 /// The headline of a difference, with what is worse or better ([`super::judge::signs`]). What the
 /// gate cannot tell is told in its words, and so is what is worse in runs without common levels.
@@ -30,14 +34,15 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
             vec![levels(difference) + &peak_place::told(difference)]
         }
     };
-    let kept = kept(difference);
+    let (kept, reserved) = (kept(difference), reserved(difference));
     let phases = said.worse_by("phase").map(str::to_owned);
     let (growth, leak) = (growth(difference), leaks(difference, said));
     let parts = failed(difference)
         .into_iter()
         .chain(parts)
         .chain(phases)
-        .chain(kept);
+        .chain(kept)
+        .chain(reserved);
     let both = match Failure::of(difference) {
         Failure::Both(None | Some(Ordering::Equal)) => Some("both ran out of memory".to_owned()),
         _ => None,
@@ -63,7 +68,9 @@ fn moved(difference: &Difference) -> Vec<String> {
 /// What is worse in runs whose levels say nothing of one another, and then why they do not.
 fn without_levels(difference: &Difference, said: &Said) -> String {
     let leak = leaks(difference, said).filter(|_| said.worse_by("leak").next().is_some());
-    let news: Vec<String> = failed(difference).into_iter().chain(leak).collect();
+    // A run that got further than another program is not worse for it.
+    let failed = failed(difference).filter(|_| said.worse_by("out_of_memory").next().is_some());
+    let news: Vec<String> = failed.into_iter().chain(leak).collect();
     if news.is_empty() || difference.lacks_history() {
         return said.told();
     }
@@ -172,6 +179,22 @@ fn kept(difference: &Difference) -> Option<String> {
     let (base, new) = (kept.base, kept.new);
     let by = signed(kept.by() as f64);
     Some(format!("at the ends of steps {by} ({base} → {new})"))
+}
+
+/// *Reserved*, where it differs by a quarter or more and the peak of *allocated* does not: that is
+/// what the driver counts, and what runs out.
+fn reserved(difference: &Difference) -> Option<String> {
+    let reserved = difference.series(Series::Reserved);
+    let [base, new] = [reserved.base, reserved.new].map(|of| of.peak);
+    let by = Bytes(base.0.abs_diff(new.0));
+    // What a ring still holds is not all.
+    let is_known = !difference.base.wrapped && !difference.new.wrapped;
+    let is_news = is_known && !difference.peaks_differ();
+    let is_much = by >= MUCH_RESERVED && by.0 >= base.max(new).0 / 4;
+    (is_news && is_much).then(|| {
+        let way = if new < base { "lower" } else { "higher" };
+        format!("reserved peaks {by} {way} ({base} → {new})")
+    })
 }
 
 fn growth(difference: &Difference) -> Option<String> {

@@ -164,5 +164,14 @@ mod tests {
         assert_eq!(called.places[0].told(), told);
         // The rate of two places is of neither.
         assert_eq!(leaks(&both).told_where(), "56.0 MiB a step in 2 places");
+        // Something else grows, too.
+        let grows_more = |places: &[(&str, u64, bool)]| Leaks {
+            rate: Bytes::mib(60).0 as f64,
+            ..leaks(places)
+        };
+        let told = "60.0 MiB a step, 32.0 MiB of them in add (train.py:7)";
+        assert_eq!(grows_more(&both[..1]).told_where(), told);
+        let told = "60.0 MiB a step, 56.0 MiB of them in 2 places";
+        assert_eq!(grows_more(&both).told_where(), told);
     }
 }

@@ -179,15 +179,11 @@ fn compare_devices(
     // As much as a run's own steps differ by is a difference here, too: the rows add up to it.
     let known = known([base, new], &shared, peak.unsigned_abs() > usual.0);
     let found = sites::deltas([base, new], &matching, known, room);
-    let (rows, same) = (found.rows, found.same);
     let left_out = found.left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| SeriesDelta::of(base, new, series));
-    let (excess, saved) = match rhythm {
-        Some(_) => Default::default(),
-        None => excesses([base, new], [of_base, of_new]),
-    };
+    let excess = || excesses([base, new], [of_base, of_new]);
+    let (excess, saved) = rhythm.as_ref().map_or_else(excess, |_| Default::default());
     let whole = &series[Series::Allocated as usize];
-    let is_whole = (of_base, of_new) == (whole.base.peak, whole.new.peak);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let mut difference = Difference {
         change: Change::None,
@@ -195,24 +191,27 @@ fn compare_devices(
         headline: String::new(),
         conditions: conditions::of_devices(base, new, &matching, &shared),
         alike: !shared.extra
-            && rows.is_empty()
+            && found.rows.is_empty()
             && left_out == 0
             && levels_alike(&series, &steps)
             && leaks_alike([&base_side.leaks, &new_side.leaks], leaks)
             && !(leaks == LeakChange::CannotTell && ends_part(&steps)),
         base: base_side,
         new: new_side,
-        over: (!is_whole).then(|| shared.told()),
+        over: ((of_base, of_new) != (whole.base.peak, whole.new.peak)).then(|| shared.told()),
         series,
         tolerance,
         varying: excess.varying,
         excess: excess.share,
         phases: phase_deltas(base, new),
         steps,
-        sites: rows,
+        sites: found.rows,
         sites_left_out: left_out as u32,
-        sites_same: same,
-        unsplit: found.unsplit,
+        sites_same: found.same,
+        unsplit: found.untold.unsplit[0],
+        unsplit_at_end: found.untold.unsplit[1],
+        unlisted: found.untold.unlisted[0],
+        unlisted_at_end: found.untold.unlisted[1],
         facts: Facts {
             kept: Kept::between([base, new], shared.places),
             shared,
@@ -221,6 +220,7 @@ fn compare_devices(
             unknown: excess.unknown,
             rhythm,
             lines: [base, new].map(|run| peak_lines::told(run, room)),
+            contradictory: [base, new].map(|run| run.contradictory),
         },
     };
     judge(&mut difference, saved);

@@ -246,7 +246,7 @@ fn steps(difference: &Difference, usual: Bytes) -> Option<String> {
     };
     let (high, others): (Vec<_>, Vec<_>) = new().partition(|(_, step)| step.peak > limit);
     let is_higher = |(step, new): &(&StepDelta, &StepSide)| {
-        let base = step.base.as_ref();
+        let base = step.base.as_ref().filter(|base| !base.is_cut);
         base.is_some_and(|base| {
             let usual = noise::level(base.peak, new.peak, Bytes::ZERO);
             noise::delta(base.peak, new.peak) > usual.0 as i64

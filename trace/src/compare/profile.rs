@@ -63,6 +63,8 @@ pub struct DeviceProfile {
     pub whole_steps: u32,
     /// Whether the ring of events wrapped: what came before it is not known.
     pub wrapped: bool,
+    /// Whether events are missing, since others contradict one another: levels are not certain.
+    pub contradictory: bool,
     /// Whether stacks were recorded, at least for some.
     pub has_stacks: bool,
     /// Whether C++ frames were recorded.
@@ -269,6 +271,11 @@ impl DeviceProfile {
     /// Whether its peaks are only known to be no lower: the ring wrapped, or there are no events.
     pub(crate) fn is_least(&self) -> bool {
         self.wrapped || self.events == 0
+    }
+
+    /// Whether the beginning of a step is missing, because the ring wrapped within it.
+    pub(super) fn is_cut(&self, step: &StepProfile) -> bool {
+        self.wrapped && step.events.start().0 == 0
     }
 
     /// The settled whole steps.

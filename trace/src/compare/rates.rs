@@ -5,6 +5,7 @@
 
 use super::{LeakChange, noise};
 use crate::leaks::{self, MIN_BYTES, Pattern};
+use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What a leak is counted by.
@@ -56,6 +57,15 @@ pub struct Rates {
     pub by_steps: Rate,
     /// Within steps: bytes a part of a step.
     pub by_parts: Rate,
+}
+
+/// A part that is larger than this share is all.
+const ALL: f64 = 0.99;
+
+/// What places keep of so many bytes a step, if something else grows too and they keep less.
+pub(super) fn part(part: f64, all: f64) -> Option<Bytes> {
+    let [told, of] = [part, all].map(|bytes| Bytes(bytes.round() as u64));
+    (part < ALL * all && told.to_string() != of.to_string()).then_some(told)
 }
 
 impl Rates {

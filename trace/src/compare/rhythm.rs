@@ -17,6 +17,10 @@ pub(super) fn of(steps: &[StepDelta]) -> Option<Vec<u32>> {
     let mut differ: Vec<(u32, bool)> = Vec::new();
     for step in steps {
         let (base, new) = (step.base.as_ref()?, step.new.as_ref()?);
+        // A part of a step says nothing of the step.
+        if base.is_cut || new.is_cut {
+            continue;
+        }
         let is_same = is_same(base, new);
         if is_same != (base.allocs == new.allocs) {
             return None;

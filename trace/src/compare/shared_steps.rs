@@ -136,8 +136,8 @@ fn whole_steps(runs: [&DeviceProfile; 2], places: [u32; 2]) -> Option<[Range<usi
     let counts = runs.map(|run| run.whole_steps as usize);
     let mut common = numbering::common(places, counts);
     let is_cut = |(run, at): (&DeviceProfile, &Range<usize>)| {
-        let first = run.steps.first().filter(|_| run.wrapped && at.start == 0);
-        first.is_some_and(|step| step.events.start().0 == 0)
+        let first = run.steps.first().filter(|_| at.start == 0);
+        first.is_some_and(|step| run.is_cut(step))
     };
     if runs.into_iter().zip(&common).any(is_cut) {
         common = common.map(|at| at.start + 1..at.end);

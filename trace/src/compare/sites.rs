@@ -102,9 +102,11 @@ pub struct SiteDelta {
     pub matched: Matched,
     /// Difference of the site's own peaks, bytes.
     pub peak: i64,
-    /// Difference of what is live at the two runs' peaks; these add up to that of the peaks.
+    /// Difference of what is live at the two runs' peaks; with what no row tells, these add up to
+    /// that of the peaks.
     pub at_peak: i64,
-    /// Difference of what is live at the end; these add up to that of the ends.
+    /// Difference of what is live at the end; with what no row tells, these add up to that of the
+    /// ends.
     pub at_end: i64,
     /// Difference of growth, bytes a step.
     pub growth: f64,
@@ -382,11 +384,36 @@ pub(super) struct Found {
     pub rows: Vec<SiteDelta>,
     /// Those beyond [`MAX_ROWS`].
     pub left_out: usize,
-    /// How many sites are the same.
+    /// How many sites of both are the same.
     pub same: u32,
-    /// How much more the new run holds at its peak of what sites that are the same did not ask for,
-    /// bytes.
-    pub unsplit: i64,
+    /// What no row tells.
+    pub untold: Untold,
+}
+
+/// How much more the new run holds at the sites without a row, bytes: at the peaks of the runs, and
+/// at their ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Untold {
+    /// Of what they did not ask for.
+    pub unsplit: [i64; 2],
+    /// Of what they asked for.
+    pub unlisted: [i64; 2],
+}
+
+impl Untold {
+    fn add(&mut self, sides: Row<'_>, knows_requested: bool) {
+        for (site, sign) in sides.into_iter().zip([-1_i64, 1]) {
+            let Some(site) = site else { continue };
+            let asked = site.requested;
+            let levels = [(asked.at_peak, site.at_peak), (asked.at_end, site.at_end)];
+            for (at, (asked, held)) in levels.into_iter().enumerate() {
+                let told = if knows_requested { asked } else { held };
+                let add = |sum: i64, by: i64| sum.saturating_add(sign * by);
+                self.unsplit[at] = add(self.unsplit[at], noise::delta(told, held));
+                self.unlisted[at] = add(self.unlisted[at], noise::delta(Bytes::ZERO, told));
+            }
+        }
+    }
 }
 
 /// Compares the sites of two runs.
@@ -407,19 +434,22 @@ pub(super) fn deltas(
     let fresh = matching.new.iter().filter(|_| !in_base);
     let fresh = fresh.map(|&n| (None, Some(&new[n]), Matched::Alone));
     let mut rows: Vec<(SiteDelta, Row<'_>)> = Vec::new();
-    let (mut same, mut unsplit) = (0, 0);
+    let (mut same, mut untold) = (0, Untold::default());
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
         match compare_site(base, new, matched, known) {
             Some(row) => rows.push((row, [base, new])),
             None => {
-                same += 1;
-                unsplit += rest(new) - rest(base);
+                // What only one run has is told by its bytes, and is not the same.
+                same += u32::from(base.is_some() && new.is_some());
+                untold.add([base, new], known.requested);
             }
         }
     }
     let sides: Vec<Row<'_>> = rows.iter().map(|&(_, sides)| sides).collect();
     let (cancelled, sites) = cancel::cancelled(&sides, &matching.common, known.unnamed);
     same += sites;
+    let of_cancelled = cancelled.iter().map(|&at| sides[at]);
+    of_cancelled.for_each(|row| untold.add(row, known.requested));
     let mut at = 0..;
     rows.retain(|_| at.next().is_some_and(|at| !cancelled.contains(&at)));
     let weight = |row: &SiteDelta| (row.weight(), row.at_peak.unsigned_abs());
@@ -440,13 +470,8 @@ pub(super) fn deltas(
         rows: named.collect(),
         left_out,
         same,
-        unsplit: if known.requested { unsplit } else { 0 },
+        untold,
     }
-}
-
-/// What a site holds at the peak beyond what it asked for.
-fn rest(side: Option<&SiteProfile>) -> i64 {
-    side.map_or(0, |site| noise::delta(site.requested.at_peak, site.at_peak))
 }
 
 /// What differs, without its two sides.

@@ -21,6 +21,7 @@ pub(super) fn of(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) ->
             reserved_end: step.reserved_end,
             work: step.work,
             allocs: step.allocs,
+            is_cut: device.is_cut(step),
         })
     };
     let end = |device: &DeviceProfile, place: u32| place + device.steps.len() as u32;

@@ -130,7 +130,11 @@ fn device_profile(
     Ok(DeviceProfile {
         device: device.device,
         names: Arc::default(),
-        events: device.events.len(),
+        events: match noted(quality_code::EVENTS_LEFT_OUT) {
+            // What is left tells no history.
+            true => 0,
+            false => device.events.len(),
+        },
         summary: device.summary,
         at_peak,
         inferred,
@@ -138,6 +142,7 @@ fn device_profile(
         step_source: device.step_source,
         whole_steps: whole as u32,
         wrapped: noted(quality_code::RING_WRAPPED),
+        contradictory: noted(quality_code::CONTRADICTORY),
         has_stacks: sites
             .iter()
             .any(|site| matches!(site.key, SiteKey::Shape(_))),

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::{Difference, noise};
 use crate::growth::Growth;
+use crate::trace::Series;
 use crate::units::{Bytes, grouped};
 
 /// What can be said of states without events.
@@ -16,6 +17,20 @@ pub(super) fn without_history(difference: &Difference) -> String {
         (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
         _ => "the new run holds no history, so its peak is not known".to_owned(),
     }
+}
+
+/// That events are missing in a recording, so that its levels are not certain; `None` if they are.
+pub(super) fn contradictory(difference: &Difference) -> Option<String> {
+    let which = match difference.facts.contradictory {
+        [false, false] => return None,
+        [true, true] => "both recordings contradict themselves",
+        [true, false] => "the baseline contradicts itself",
+        [false, true] => "the new run contradicts itself",
+    };
+    Some(format!(
+        "{which}: events are missing, so the levels are not certain; record again, without \
+         `skip_actions`"
+    ))
 }
 
 /// The peaks, or what is held at the dump.
@@ -37,12 +52,13 @@ pub(super) fn levels(difference: &Difference) -> String {
             let over = over(difference);
             let failed = Failure::of(difference);
             let sides = [
-                (base, delta > 0, failed == Failure::Gone),
-                (new, delta < 0, failed == Failure::Appeared),
+                (base, &difference.base, failed == Failure::Gone),
+                (new, &difference.new, failed == Failure::Appeared),
             ];
-            let [base, new] = sides.map(|(peak, is_lower, failed)| {
+            let [base, new] = sides.map(|(peak, side, failed)| {
                 // What a run that failed would have needed is not known.
-                let is_least = is_lower && difference.is_bounded() || failed && over.is_empty();
+                let is_cut = side.wrapped && difference.is_bounded();
+                let is_least = is_cut || failed && over.is_empty();
                 let least = if is_least { "at least " } else { "" };
                 format!("{least}{}", beside(peak, delta))
             });
@@ -113,13 +129,48 @@ pub fn signed(bytes: f64) -> String {
     format!("{sign}{}", Bytes(bytes.abs().round() as u64))
 }
 
+/// A change of bytes, `same` where there is none.
+pub fn change_or_same(bytes: f64) -> String {
+    match bytes.abs() < 0.5 {
+        true => "same".to_owned(),
+        false => signed(bytes),
+    }
+}
+
 impl Difference {
-    /// What sites that ask for the same hold more or less at the peak, if that is worth a line.
-    pub fn told_unsplit(&self) -> Option<String> {
-        let is_worth = self.unsplit.unsigned_abs() >= Bytes::mib(1).get();
-        let by = signed(self.unsplit as f64);
-        let why = "of the same requests, rounded up or not split by the allocator";
-        is_worth.then(|| format!("{by} {why}"))
+    /// What sites without a row hold more or less at the peak and at the end: a line for each
+    /// reason, if that is worth one.
+    pub fn told_rest(&self) -> Vec<String> {
+        let peaks = self.series(Series::Allocated);
+        let usual = [
+            noise::level(peaks.base.peak, peaks.new.peak, Bytes::ZERO),
+            noise::level(peaks.base.end, peaks.new.end, Bytes::ZERO),
+        ];
+        let unsplit = at_peak_and_end(
+            [self.unsplit, self.unsplit_at_end],
+            [noise::LEVEL_FLOOR; 2],
+            "of the same requests, rounded up or not split by the allocator",
+        );
+        let unlisted = at_peak_and_end(
+            [self.unlisted, self.unlisted_at_end],
+            usual,
+            "at sites that are not listed: no more than steps differ by, or further steps add",
+        );
+        unsplit.into_iter().chain(unlisted).collect()
+    }
+}
+
+/// `+134 MiB of …`, `+134 MiB, at the end +26.3 MiB, of …`; `None` if both are within the usual.
+fn at_peak_and_end(by: [i64; 2], usual: [Bytes; 2], what: &str) -> Option<String> {
+    let [peak, end] = [0, 1].map(|at| {
+        let is_worth = by[at].unsigned_abs() >= usual[at].0;
+        is_worth.then(|| signed(by[at] as f64))
+    });
+    match (peak, end) {
+        (None, None) => None,
+        (Some(peak), None) => Some(format!("{peak} {what}")),
+        (None, Some(end)) => Some(format!("at the end {end} {what}")),
+        (Some(peak), Some(end)) => Some(format!("{peak}, at the end {end}, {what}")),
     }
 }
 
@@ -144,11 +195,25 @@ mod tests {
     }
 
     #[test]
+    fn what_no_row_tells_is_told_at_the_peak_and_at_the_end() {
+        let check = |by: [i64; 2], expected: Option<&str>| {
+            let by = by.map(|mib| mib << 20);
+            let told = at_peak_and_end(by, [Bytes::mib(1), Bytes::mib(5)], "of it");
+            assert_eq!(told.as_deref(), expected, "{by:?}");
+        };
+        check([0, 4], None);
+        check([134, 4], Some("+134 MiB of it"));
+        check([0, -26], Some("at the end −26.0 MiB of it"));
+        check([134, 26], Some("+134 MiB, at the end +26.0 MiB, of it"));
+    }
+
+    #[test]
     fn a_change_has_a_sign_or_is_not_known() {
         let check = |bytes: f64, expected: &str| assert_eq!(signed(bytes), expected);
         check(1536.0, "+1.50 KiB");
         check(-1024.0, "−1.00 KiB");
         check(f64::NAN, "not known");
         check(f64::NEG_INFINITY, "not known");
+        assert_eq!([0.2, -2048.0].map(change_or_same), ["same", "−2.00 KiB"]);
     }
 }

@@ -47,7 +47,11 @@ impl Excess {
         let from_its_start =
             base.leaks.verdict == Verdict::Leak && new.leaks.verdict == Verdict::Leak;
         let points = |device| points(device, from_its_start);
-        let ([first_base, base_steps], [first_new, new_steps]) = (points(base), points(new));
+        let ([first_base, base_steps], [mut first_new, new_steps]) = (points(base), points(new));
+        // How much work it was to come so high is not known of a step without its beginning.
+        if new.steps.first().is_some_and(|step| new.is_cut(step)) {
+            first_new.drain(..first_new.len().min(1));
+        }
         // A first step may do more than its work says: the optimizer makes its state.
         let first = first_base.iter().map(|point| point.1).fold(0.0, f64::max);
         let needs = Needs::of(base_steps);
@@ -115,8 +119,9 @@ impl Needs {
         first: f64,
         steps: impl Iterator<Item = &'a (f64, f64)>,
     ) -> Option<Unknown> {
-        let whole = &new.steps[..new.whole_steps as usize];
-        let in_steps = whole.iter().map(|step| step.peak).max();
+        let whole = new.steps[..new.whole_steps as usize].iter();
+        let whole = whole.filter(|step| !new.is_cut(step));
+        let in_steps = whole.map(|step| step.peak).max();
         if in_steps < Some(peak) {
             return Some(Unknown::Outside);
         }
@@ -161,6 +166,42 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::span::Span;
+    use crate::units::EventIdx;
+
+    /// The ring begins where the first step holds most, and has made nothing since.
+    #[test]
+    fn a_step_without_its_beginning_is_held_against_none_of_equal_work() {
+        let step = |at: u32, work: u64, peak: u64| StepProfile {
+            name: String::new(),
+            events: Span::new(EventIdx(at * 10), EventIdx(at * 10 + 9)),
+            peak: Bytes(peak),
+            end: Bytes::ZERO,
+            reserved_end: Bytes::ZERO,
+            requested_end: Bytes::ZERO,
+            work: Bytes(work),
+            allocs: 0,
+        };
+        let steps = (0..12).map(|at| match at > 4 && at % 2 == 1 {
+            true => step(at, 20, 200),
+            false => step(at, 10, 100),
+        });
+        let base = DeviceProfile {
+            whole_steps: 12,
+            steps: steps.collect(),
+            ..DeviceProfile::default()
+        };
+        let check = |peak: u64, expected: Option<Unknown>| {
+            let mut new = base.clone();
+            new.wrapped = true;
+            (new.steps[0].work, new.steps[0].peak) = (Bytes::ZERO, Bytes(peak));
+            let excess = Excess::of(&base, &new, Bytes(peak));
+            assert!(excess.varying);
+            assert_eq!((excess.share, excess.unknown), (Some(0.0), expected));
+        };
+        check(200, None);
+        check(300, Some(Unknown::Outside));
+    }
 
     #[test]
     fn steps_between_others_need_what_the_line_says_and_longer_ones_more() {

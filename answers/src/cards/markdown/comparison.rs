@@ -7,7 +7,7 @@ use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
 use trace::compare::sites::SiteDelta;
-use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
+use trace::compare::words::{change_or_same, common_peaks, growth_by, growth_with_error, signed};
 use trace::compare::{Difference, Leaks, leak_places};
 use trace::trace::Series;
 
@@ -60,8 +60,7 @@ pub fn numbers_only(comparison: &Comparison, links: Option<&Links>) -> String {
                 let _ = writeln!(out, "**{}**\n", verdict(against, difference));
                 out += &of_bench(against);
                 out += &others(against, |other| {
-                    let peak = other.series(Series::Allocated).peak;
-                    format!("peak allocated {}", signed(peak as f64))
+                    format!("peak allocated {}", peak_change(other, Series::Allocated))
                 });
                 out += &numbers(against, difference);
             }
@@ -181,7 +180,7 @@ fn numbers(against: &Against, difference: &Difference) -> String {
     let (base, new) = (&difference.base, &difference.new);
     let whole = match common_peaks(difference) {
         Some((over, [before, after])) => {
-            let change = signed(after.0 as f64 - before.0 as f64);
+            let change = change_or_same(after.0 as f64 - before.0 as f64);
             let _ = writeln!(
                 out,
                 "| peak allocated{over} | {before} | {after} | {change} |"
@@ -195,17 +194,16 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         ("peak reserved", Series::Reserved),
     ] {
         let delta = difference.series(series);
-        let bounded = difference.bounded_change(series);
-        let change = bounded.unwrap_or_else(|| signed(delta.peak as f64));
         let _ = writeln!(
             out,
-            "| {name} | {} | {} | {change} |",
+            "| {name} | {} | {} | {} |",
             base.peak(delta.base.peak),
-            new.peak(delta.new.peak)
+            new.peak(delta.new.peak),
+            peak_change(difference, series)
         );
     }
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
-        let change = growth_by(before, after).map_or_else(|| "–".to_owned(), signed);
+        let change = growth_by(before, after).map_or_else(|| "–".to_owned(), change_or_same);
         let [before, after] = [before, after].map(growth_with_error);
         let _ = writeln!(out, "| growth a step | {before} | {after} | {change} |");
     }
@@ -223,6 +221,12 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         line => out += &format!("\n{line}.\n"),
     }
     out
+}
+
+/// How much the peak of a series changed; a bound, where only that is known.
+fn peak_change(difference: &Difference, series: Series) -> String {
+    let bounded = difference.bounded_change(series);
+    bounded.unwrap_or_else(|| change_or_same(difference.series(series).peak as f64))
 }
 
 fn sites(difference: &Difference) -> String {
@@ -244,16 +248,19 @@ fn sites(difference: &Difference) -> String {
     let total = difference.sites.len() + difference.sites_left_out as usize;
     let more = total - lines.len();
     let at_the_peak = if of_the_peaks { " at the peak" } else { "" };
-    let unsplit = match difference.told_unsplit() {
-        Some(by) => format!("- {by}\n"),
-        None => String::new(),
-    };
-    let out = lines.concat() + &unsplit;
+    let untold = difference.told_rest().into_iter();
+    let untold: String = untold.map(|line| format!("- {line}\n")).collect();
+    let out = lines.concat() + &untold;
     match (total, more) {
-        (0, _) => format!(
-            "\nAll {} allocation sites hold the same.\n",
-            difference.sites_same
-        ),
+        (0, _) => {
+            let same = match difference.sites_same {
+                0 => "No allocation site is in both".to_owned(),
+                1 => "The only allocation site holds the same".to_owned(),
+                n => format!("All {n} allocation sites hold the same"),
+            };
+            let gap = if out.is_empty() { "" } else { "\n" };
+            format!("\n{same}.\n{gap}{out}")
+        }
         (_, 0) => format!("\nDifferences{at_the_peak}, by stack:\n\n{out}"),
         _ => format!("\nLargest differences{at_the_peak}, by stack:\n\n{out}- … {more} more\n"),
     }
@@ -343,11 +350,36 @@ mod tests {
             growth(5e3, 6e3),
             "| growth a step | 2.00 KiB | 0 B ± 5.86 KiB | −2.00 KiB |",
         );
+        check(
+            growth(2048.0, 0.0),
+            growth(2048.0, 0.0),
+            "| growth a step | 2.00 KiB | 2.00 KiB | same |",
+        );
         // Two ends have no error.
         let error = None;
         let two_ends = growth(9e7, 0.0).map(|growth| Growth { error, ..growth });
         let expected = "| growth a step | 2.00 KiB | – | – |";
         check(growth(2048.0, 0.0), two_ends, expected);
+    }
+
+    /// What the allocator rounds up further has no row.
+    #[test]
+    fn what_no_row_tells_is_told_beside_sites_that_are_the_same() {
+        let profile = run([168, 168]);
+        let mut against = Against::of(&profile, &profile, &Limits::default());
+        let difference = &mut against.devices[0];
+        assert_eq!(
+            sites(difference),
+            "\nThe only allocation site holds the same.\n"
+        );
+        (difference.unsplit, difference.unsplit_at_end) = (134 << 20, 26 << 20);
+        let line = "- +134 MiB, at the end +26.0 MiB, of the same requests, rounded up or not \
+                    split by the allocator\n";
+        let text = sites(difference);
+        assert_eq!(
+            text.split_once("the same.\n\n").map(|(_, rest)| rest),
+            Some(line)
+        );
     }
 
     #[test]

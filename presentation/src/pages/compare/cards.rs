@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::runs::RunDetail;
 use trace::compare::conditions::{Condition, ConditionKind};
 use trace::compare::gate::{self, Outcome, Verdicts};
-use trace::compare::words::{growth_by, growth_told, signed};
+use trace::compare::words::{change_or_same, growth_by, growth_told, signed};
 use trace::compare::{Difference, Side};
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -155,10 +155,7 @@ fn growth_note(side: &Side) -> String {
 
 /// A change with its sign, or "same".
 pub fn change(bytes: f64) -> String {
-    match bytes.abs() < 0.5 {
-        true => "same".to_owned(),
-        false => signed(bytes),
-    }
+    change_or_same(bytes)
 }
 
 #[cfg(test)]

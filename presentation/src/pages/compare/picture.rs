@@ -109,6 +109,7 @@ mod tests {
             reserved_end: Bytes::ZERO,
             work: Bytes::ZERO,
             allocs: 0,
+            is_cut: false,
         };
         let step = |index: u32, in_base: bool| StepDelta {
             index,

@@ -5,7 +5,7 @@ use super::{Finding, Weight};
 use crate::compare::LeakChange;
 use crate::compare::pairs::Pairs;
 use crate::compare::profile::{DeviceProfile, Profile};
-use crate::compare::rates::{Counted, Rates};
+use crate::compare::rates::{self, Counted, Rates};
 use crate::device::DeviceIdx;
 use crate::leaks::Verdict;
 use crate::units::Bytes;
@@ -95,15 +95,20 @@ fn told(device: &DeviceProfile) -> String {
     told_of(device, device.leaks.rates.told())
 }
 
-/// The same of the leaks of one kind.
+/// The same of the leaks of one kind; where it is not all of them, `, 1.00 MiB of them in save`.
 fn told_of(device: &DeviceProfile, counted: Counted) -> String {
     let leaks = &device.leaks;
     let rate = Bytes(leaks.rates.of(counted).bytes.round() as u64);
     let unit = counted.unit();
-    let first = leaks.first(counted).and_then(|group| group.place);
-    match first.map(|frame| device.names.place(frame).name) {
-        Some(name) if !name.is_empty() => format!("{rate} {unit} in {name}"),
-        _ => format!("{rate} {unit}"),
+    let first = leaks.first(counted);
+    let place = first.and_then(|group| group.place);
+    let name = place.map(|frame| device.names.place(frame).name);
+    let (Some(first), Some(name)) = (first, name.filter(|name| !name.is_empty())) else {
+        return format!("{rate} {unit}");
+    };
+    match rates::part(first.bytes_per_step, leaks.rates.of(counted).bytes) {
+        Some(part) => format!("{rate} {unit}, {part} of them in {name}"),
+        None => format!("{rate} {unit} in {name}"),
     }
 }
 

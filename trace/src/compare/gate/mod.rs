@@ -9,7 +9,7 @@
 //! | a higher peak? | by more than the limit, over the steps that both runs have |
 //! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
 //! | a leak? | where the baseline has none, or faster; on any device, and on the host |
-//! | in another place? | at a place that does not leak in the baseline, however slow |
+//! | in another place? | of one program: where the baseline does not leak, however slow |
 //! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
 //!
 //! What leaks from step to step and what leaks within steps are two kinds of leak, with rates of

@@ -75,6 +75,10 @@ impl Judge<'_> {
             self.growth();
             return;
         }
+        if let Some(detail) = words::contradictory(difference) {
+            self.find(Weight::Unknown, "history", detail);
+            return;
+        }
         if difference.facts.is_other_program {
             self.other_program();
             self.leaks();
@@ -171,10 +175,12 @@ impl Judge<'_> {
     fn reserved(&mut self) {
         let reserved = self.difference.series(Series::Reserved);
         let limit = (reserved.base.peak.0 as f64 * noise::RESERVED_SHARE) as i64;
-        if reserved.peak > limit.max(noise::LEVEL_FLOOR.0 as i64) {
+        // What a baseline reserved at most is not known of a ring that wrapped.
+        let is_known = !self.difference.base.is_least();
+        if is_known && reserved.peak > limit.max(noise::LEVEL_FLOOR.0 as i64) {
             let detail = format!(
-                "reserved peaks {} higher ({} → {}); it depends on timing and caching, so this \
-                 is a warning",
+                "reserved peaks {} higher ({} → {}); the limits are for allocated, so this is a \
+                 warning",
                 Bytes(reserved.peak.unsigned_abs()),
                 reserved.base.peak,
                 reserved.new.peak
@@ -255,8 +261,11 @@ impl Judge<'_> {
         let (before, after) = (base.common_peak, new.common_peak);
         let (limit, exceeds) = (self.peak_limit(), self.peak_exceeds());
         let more = noise::delta(before, after);
+        // Of steps that both have, it is known what the baseline needed.
+        let is_bound = base.wrapped && difference.facts.shared.steps.is_none();
+        let recorded = if is_bound { " on record" } else { "" };
         let sentence = format!(
-            "the peak of allocated is {} higher ({before} → {after}{}, {}){}{}",
+            "the peak of allocated{recorded} is {} higher ({before} → {after}{}, {}){}{}",
             signed(more as f64).trim_start_matches('+'),
             words::over(difference),
             allowed(more.unsigned_abs(), limit),
@@ -267,8 +276,6 @@ impl Judge<'_> {
             self.peak_of_other_steps();
             return;
         }
-        // Of steps that both have, it is known what the baseline needed.
-        let is_bound = base.wrapped && difference.facts.shared.steps.is_none();
         if difference.varying && exceeds && !is_bound {
             self.varying_peak(difference.excess, sentence);
             return;
@@ -422,7 +429,13 @@ impl Judge<'_> {
         let [before, after] = rates.map(|rates| Bytes(rates.of(counted).bytes.round() as u64));
         let change = Rates::change_of(counted, &rates[0], &rates[1]);
         let unit = counted.unit();
-        let told = || places(new.places_of(counted));
+        let told = || {
+            let told = places(new.places_of(counted));
+            match new.part_at(new.places_of(counted), counted) {
+                Some(part) => format!("{part} of them {told}"),
+                None => told,
+            }
+        };
         // How fast another program leaks is no measure for this one.
         let own = || format!("the new run leaks {after} {unit}, {}", told());
         let is_other = self.difference.facts.is_other_program;
@@ -431,7 +444,8 @@ impl Judge<'_> {
             (LeakChange::Fixed, _) if is_other => return,
             (LeakChange::Faster, None) if is_other => (Weight::Fail, own()),
             (LeakChange::Faster, Some(fresh)) if is_other => (Weight::Fail, fresh),
-            (LeakChange::Slower | LeakChange::Same, None) if is_other => (Weight::Warn, own()),
+            // In another program, every place is another one.
+            (LeakChange::Slower | LeakChange::Same, _) if is_other => (Weight::Warn, own()),
             (LeakChange::Fixed, _) => (Weight::Note, format!("a leak of {before} {unit} is gone")),
             (LeakChange::Appeared, _) => (
                 Weight::Fail,
@@ -464,7 +478,9 @@ impl Judge<'_> {
         let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
         let unknown = new.places.iter().filter(|place| !place.known);
         let has_stacks = new.places.iter().any(|place| !place.place.name.is_empty());
-        if has_stacks && unknown.count() > 0 {
+        // What another program allocates is no news anywhere.
+        let is_told = has_stacks && !self.difference.facts.is_other_program;
+        if is_told && unknown.count() > 0 {
             let detail = format!(
                 "a leak where the baseline allocates nothing: {}",
                 sentence(new)

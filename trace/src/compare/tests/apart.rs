@@ -1,7 +1,7 @@
 //! Recordings that begin at different steps, what is kept between steps, and what is no difference.
 
 use super::numbers::part_of;
-use super::profile::{DeviceProfile, SiteProfile};
+use super::profile::{DeviceProfile, Requested, SiteProfile};
 use super::sites::{Matching, SiteChange};
 use super::*;
 
@@ -300,4 +300,45 @@ fn a_changed_peak_has_a_place() {
     assert!(verdicts.reason.contains(place), "{}", verdicts.reason);
     let (less, _) = told(&longer.profile(), &base.profile());
     assert!(less.headline.contains(place), "{}", less.headline);
+}
+
+/// Without stacks, a size that only one run makes has no row where its steps differ by as much. It
+/// is not the same for that, and what it holds is told.
+#[test]
+fn with_what_no_row_tells_the_rows_add_up_to_the_change_of_the_peak() {
+    let base = Program::default().profile();
+    let mut new = base.clone();
+    let device = &mut new.devices[0];
+    let mut lone = largest(device).clone();
+    lone.key = SiteKey::Size(Bytes::mib(40));
+    lone.functions.clear();
+    lone.wobble = Bytes::mib(40);
+    (lone.peak, lone.at_peak, lone.at_end) = (Bytes::mib(40), Bytes::mib(40), Bytes::ZERO);
+    lone.requested = Requested {
+        peak: lone.peak,
+        at_peak: lone.at_peak,
+        at_end: lone.at_end,
+    };
+    device.sites.push(lone);
+    for series in [Series::Allocated, Series::Requested] {
+        device.summary[series as usize].peak.0 += 40 * MIB;
+    }
+    let check = |base: &Profile, new: &Profile, by: i64, says: &str| {
+        let (difference, _) = told(base, new);
+        assert!(difference.sites.is_empty(), "{:?}", difference.sites);
+        assert_eq!(difference.unlisted, by * MIB as i64);
+        assert_eq!((difference.unsplit, difference.unlisted_at_end), (0, 0));
+        let lines = difference.told_rest();
+        assert!(lines.len() == 1 && lines[0].starts_with(says), "{lines:?}");
+        difference.sites_same as usize
+    };
+    let same = base.devices[0].sites.len();
+    assert_eq!(
+        check(&base, &new, 40, "+40.0 MiB at sites that are not listed"),
+        same
+    );
+    assert_eq!(
+        check(&new, &base, -40, "−40.0 MiB at sites that are not listed"),
+        same
+    );
 }

@@ -1,5 +1,6 @@
 //! Rings that wrapped, and steps that are found by their numbers.
 
+use super::words::levels;
 use super::*;
 
 /// A ring that wrapped may have held a higher peak.
@@ -20,6 +21,12 @@ fn a_lower_peak_of_a_ring_that_wrapped_is_not_better() {
     let higher = of(&wrapped, &whole);
     assert_eq!(higher.change, Change::NotComparable);
     assert!(higher.headline.contains("the ring of the baseline wrapped"));
+    // Of two rings, both tell only a bound.
+    let mut both = whole.clone();
+    both.devices[0].wrapped = true;
+    let rings = of(&wrapped, &both);
+    let says = "(at least 264 MiB → at least 464 MiB)";
+    assert!(levels(&rings).contains(says), "{}", levels(&rings));
     // The other way round, it needs at least so much more.
     let mut high = whole.clone();
     high.devices[0].wrapped = true;
@@ -204,4 +211,54 @@ fn steps_are_compared_by_their_numbers() {
     assert_eq!(numbers(&whole, &ring), both);
     let back: Vec<(u32, bool, bool)> = both.iter().map(|&(n, b, w)| (n, w, b)).collect();
     assert_eq!(numbers(&ring, &whole), back);
+}
+
+/// A ring begins within step 11: its peak is only a bound, and so tells no change.
+#[test]
+fn a_step_without_its_beginning_is_told_as_that() {
+    let program = Program {
+        steps: 21,
+        ..Program::default()
+    };
+    let (whole, ring) = (
+        part_of(&program, 0..21, false),
+        part_of(&program, 11..21, true),
+    );
+    for (base, new) in [(&whole, &ring), (&ring, &whole)] {
+        let difference = compare(base, new).remove(0);
+        let is_cut = |step: &&StepDelta| {
+            let mut sides = [&step.base, &step.new].into_iter().flatten();
+            sides.any(|side| side.is_cut)
+        };
+        let cut: Vec<&StepDelta> = difference.steps.iter().filter(is_cut).collect();
+        let [step] = cut[..] else {
+            panic!("one step: {cut:?}")
+        };
+        assert_eq!((step.index, step.of_whole_steps()), (11, None));
+        assert!(difference.steps[12].of_whole_steps().is_some());
+        let told = [&step.base, &step.new].map(|side| side.as_ref().map(StepSide::told_peak));
+        let bounds = told
+            .iter()
+            .flatten()
+            .filter(|told| told.starts_with("at least "));
+        assert_eq!(bounds.count(), 1, "{told:?}");
+    }
+}
+
+/// What a baseline reserved before its ring begins is not known.
+#[test]
+fn more_reserved_than_a_ring_still_tells_is_no_warning() {
+    let mut base = Program::default().profile();
+    let mut new = base.clone();
+    let reserved = Series::Reserved as usize;
+    base.devices[0].summary[reserved].peak = Bytes::gib(1);
+    new.devices[0].summary[reserved].peak = Bytes::gib(4);
+    let mut check = |wrapped: bool, warns: bool| {
+        base.devices[0].wrapped = wrapped;
+        let verdicts = gate::gate(&compare(&base, &new), &Limits::default());
+        let mut codes = verdicts.findings.iter().map(|found| found.code.as_str());
+        assert_eq!(codes.any(|code| code == "reserved"), warns, "{verdicts:?}");
+    };
+    check(false, true);
+    check(true, false);
 }

@@ -416,3 +416,37 @@ fn a_site_that_holds_next_to_nothing_now_is_at_the_line_that_is_gone() {
     let grown = compare(&of("8KiB at work model.py:36"), &large).remove(0);
     assert_eq!(grown.sites[0].place().map(|place| place.line), Some(33));
 }
+
+/// What the driver counts may differ where the program needs the same.
+#[test]
+fn reserved_is_told_where_allocated_is_the_same() {
+    let profile = |reserved: u64, wrapped| {
+        let mut profile = Program::default().profile();
+        let device = &mut profile.devices[0];
+        device.summary[Series::Reserved as usize].peak = Bytes::mib(reserved);
+        device.wrapped = wrapped;
+        profile
+    };
+    let headline = |base: u64, new: u64, wrapped| {
+        let [base, new] = [base, new].map(|reserved| profile(reserved, wrapped));
+        let difference = compare(&base, &new).remove(0);
+        let is_same = matches!(difference.change, Change::None | Change::Moved);
+        assert!(is_same || wrapped, "{}", difference.headline);
+        difference.headline
+    };
+    let lower = headline(1616, 438, false);
+    assert!(
+        lower.contains(", reserved peaks 1.15 GiB lower (1.58 GiB → 438 MiB)"),
+        "{lower}"
+    );
+    let higher = headline(500, 700, false);
+    assert!(higher.contains("reserved peaks 200 MiB higher"), "{higher}");
+    // As runs of one program differ, or little, or not all of it is known.
+    for told in [
+        headline(1000, 1200, false),
+        headline(60, 100, false),
+        headline(1616, 438, true),
+    ] {
+        assert!(!told.contains("reserved"), "{told}");
+    }
+}

@@ -360,8 +360,59 @@ fn a_leak_of_another_program_is_told_without_the_baseline() {
     );
     let own = "the new run leaks 62.0 MiB a step, in keep (cache.py:10)";
     check(62 * MIB, true, own);
-    // One that is no faster is no news.
-    check(4 * MIB, true, "they look like two programs");
+    // One that is no faster is no news, nor is its place: every place is another one.
+    for known in [true, false] {
+        check(4 * MIB, known, "they look like two programs");
+    }
+}
+
+/// Whatever another program allocates, the baseline does not; and how far it got before it failed
+/// is no bad news.
+#[test]
+fn another_program_is_no_worse_for_places_of_its_own_or_for_more_steps() {
+    let other = |base: &Profile, new: &Profile| {
+        let mut difference = compare(base, new).remove(0);
+        difference.facts.is_other_program = true;
+        for place in &mut difference.new.leaks.places {
+            (place.in_both, place.known) = (false, false);
+        }
+        judge(&mut difference, None);
+        difference
+    };
+    let leaky = |steps: u32| {
+        let program = Program {
+            steps,
+            leak: 8 * MIB,
+            ..Program::default()
+        };
+        program.profile()
+    };
+    // Nobody knows whether three steps leak.
+    let short = Program {
+        steps: 3,
+        ..Program::default()
+    };
+    let unknown = other(&short.profile(), &leaky(12));
+    assert_eq!(
+        unknown.change,
+        Change::NotComparable,
+        "{}",
+        unknown.headline
+    );
+    let mut further = leaky(16);
+    let device = &mut further.devices[0];
+    let event = EventIdx(device.events);
+    let failed = failing(16).devices[0].oom;
+    device.oom = failed.map(|oom| OutOfMemory { event, ..oom });
+    let found = other(&failing(12), &further);
+    assert_eq!(found.change, Change::Worse);
+    let headline = &found.headline;
+    assert!(headline.starts_with("a new leak in keep"), "{headline}");
+    assert!(!headline.contains("ran out of memory"), "{headline}");
+    let back = other(&further, &failing(12));
+    let says = "ran out of memory after 12 steps, the baseline after 16 steps; ";
+    assert_eq!(back.change, Change::Worse);
+    assert!(back.headline.starts_with(says), "{}", back.headline);
 }
 
 /// One rule for both: nothing is better where the gate cannot tell, and what fails there is worse.
@@ -462,6 +513,33 @@ fn two_states_without_history_cannot_be_judged_unless_they_agree() {
     }
     let verdicts = gate::gate(&compare(&base, &base), &Limits::default());
     assert_eq!(verdicts.outcome, Outcome::Pass, "{verdicts:?}");
+}
+
+/// Levels of a recording that lacks events are not certain.
+#[test]
+fn a_run_that_contradicts_itself_is_not_compared() {
+    let base = Program::default().profile();
+    let heavy = Program {
+        weights: 400 * MIB,
+        ..Program::default()
+    };
+    let mut heavy = heavy.profile();
+    heavy.devices[0].contradictory = true;
+    for (base, new, which) in [
+        (&base, &heavy, "the new run"),
+        (&heavy, &base, "the baseline"),
+    ] {
+        let differences = compare(base, new);
+        assert_eq!(differences[0].change, Change::NotComparable);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        assert_eq!(verdicts.outcome, Outcome::CannotTell, "{verdicts:?}");
+        let says = format!("{which} contradicts itself: events are missing");
+        let found = verdicts
+            .findings
+            .iter()
+            .any(|f| f.detail.starts_with(&says));
+        assert!(found, "{verdicts:?}");
+    }
 }
 
 /// A figure that reads like the limit is told by how much it is not.

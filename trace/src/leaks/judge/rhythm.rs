@@ -132,6 +132,12 @@ impl Rhythm {
     }
 }
 
+/// Whether what happens in these periods, ascending, has a rhythm that goes on until period `end`
+/// and does not become rarer.
+pub fn goes_on(births: &[usize], end: usize) -> bool {
+    Rhythm::of(births, end).is_some_and(|rhythm| !rhythm.is_rarer(births, end, 0.4))
+}
+
 /// Whether chance seems to decide when it grows: five growths or more, whose distances differ by
 /// more than a period.
 pub(super) fn is_uneven(births: &[usize]) -> bool {

@@ -23,7 +23,7 @@ use crate::url_state::{UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
 use api::ids::RunId;
-use api::problem::Problem;
+use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::shares::ShareTarget;
 use cards::{Cards, Conditions};
@@ -88,7 +88,7 @@ pub fn ComparePage() -> impl IntoView {
     let body = move || match loaded.get() {
         Loaded::TooFew => view! { <MorePicks view=view/> }.into_any(),
         Loaded::Loading => view! { <Skeleton/> }.into_any(),
-        Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+        Loaded::Failed(problem) => view! { <NoComparison problem=problem retry=retry/> }.into_any(),
         Loaded::There(comparison) => {
             view! { <ComparisonView comparison=comparison view=view/> }.into_any()
         }
@@ -120,6 +120,20 @@ pub fn ComparePage() -> impl IntoView {
             <div class="run-link-notes" role="status">{notes}</div>
             {body}
         </div>
+    }
+}
+
+/// Why there is no comparison. A run that was deleted is restored in the list of runs.
+#[component]
+fn NoComparison(problem: Problem, retry: Callback<()>) -> impl IntoView {
+    let link: OpenedLink = expect_context();
+    let is_gone = problem.code == ProblemCode::NotFound && !link.is_all_here();
+    let list = is_gone.then(|| {
+        view! { <p class="run-nothing"><a href=routes::RUNS_PAGE>"All runs"</a></p> }
+    });
+    view! {
+        <ProblemNote problem=problem retry=retry/>
+        {list}
     }
 }
 

@@ -492,6 +492,7 @@ fn summary(stage: Stage) -> String {
         .state()
         .with(|state| (state.align.name(), state.series));
     let delta = difference.series(series);
+    let bounded = difference.bounded_change(series);
     format!(
         "{} of {} runs, aligned by {align}. {} against {}: peak {} to {}, {}. {}. Arrow keys read \
          values, plus and minus zoom, shift with arrows pans.",
@@ -499,9 +500,9 @@ fn summary(stage: Stage) -> String {
         stage.focus.comparison().runs.len(),
         stage.focus.name(stage.focus.against.get()),
         stage.focus.name(0),
-        delta.base.peak,
-        delta.new.peak,
-        signed(delta.peak as f64),
+        difference.base.peak(delta.base.peak),
+        difference.new.peak(delta.new.peak),
+        bounded.unwrap_or_else(|| signed(delta.peak as f64)),
         difference.headline
     )
 }

@@ -38,9 +38,14 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
         })
     };
     let none = move || rows.with(Vec::is_empty);
-    let unsplit = move || {
-        let told = difference.with(|difference| difference.as_ref()?.told_unsplit());
-        told.map(|text| view! { <p class="muted">{text}</p> })
+    let untold = move || {
+        let told = difference.with(|difference| {
+            let compared = difference.as_ref();
+            compared.map_or_else(Vec::new, |compared| compared.told_rest())
+        });
+        told.into_iter()
+            .map(|text| view! { <p class="muted">{text}</p> })
+            .collect_view()
     };
     let view = focus.view;
     let list = move || {
@@ -57,7 +62,7 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
             <Show when=none>
                 {move || nothing(view)}
             </Show>
-            {unsplit}
+            {untold}
         </section>
     }
 }

@@ -79,10 +79,19 @@ fn row(focus: Focus, source: CurvesSource, step: StepDelta) -> impl IntoView + u
     let (base, new) = (step.base, step.new);
     let named = base.as_ref().or(new.as_ref());
     let name = named.map_or_else(|| index.to_string(), |side| tidy(&side.name, index));
-    let cells = [
-        cells(&base, &new, |side| side.peak),
-        cells(&base, &new, |side| side.end),
-    ];
+    // A step without its beginning tells no change of its peak.
+    let is_cut = [&base, &new].into_iter().flatten().any(|side| side.is_cut);
+    let peak = Level {
+        told: StepSide::told_peak,
+        exact: |side| side.peak,
+        is_bound: is_cut,
+    };
+    let end = Level {
+        told: |side| side.end.to_string(),
+        exact: |side| side.end,
+        is_bound: false,
+    };
+    let cells = [peak, end].map(|level| cells(&base, &new, level));
     view! {
         <tr>
             <th scope="row">
@@ -95,21 +104,31 @@ fn row(focus: Focus, source: CurvesSource, step: StepDelta) -> impl IntoView + u
     }
 }
 
-fn cells(
-    base: &Option<StepSide>,
-    new: &Option<StepSide>,
-    level: fn(&StepSide) -> Bytes,
-) -> impl IntoView + use<> {
+/// What a cell tells of a step.
+#[derive(Clone, Copy)]
+struct Level {
+    told: fn(&StepSide) -> String,
+    exact: fn(&StepSide) -> Bytes,
+    /// Whether one of the sides is only a bound.
+    is_bound: bool,
+}
+
+fn cells(base: &Option<StepSide>, new: &Option<StepSide>, level: Level) -> impl IntoView + use<> {
     let text = |side: &Option<StepSide>| {
         side.as_ref()
-            .map_or_else(|| "–".to_owned(), |side| level(side).to_string())
+            .map_or_else(|| "–".to_owned(), |side| (level.told)(side))
     };
     let exact = |side: &Option<StepSide>| {
-        side.as_ref()
-            .map_or_else(|| "–".to_owned(), |side| format::exact_bytes(level(side).0))
+        side.as_ref().map_or_else(
+            || "–".to_owned(),
+            |side| format::exact_bytes((level.exact)(side).0),
+        )
     };
     let delta = match (base, new) {
-        (Some(base), Some(new)) => change(level(new).0 as f64 - level(base).0 as f64),
+        (Some(_), Some(_)) if level.is_bound => "not known".to_owned(),
+        (Some(base), Some(new)) => {
+            change((level.exact)(new).0 as f64 - (level.exact)(base).0 as f64)
+        }
         _ => String::new(),
     };
     let title = format!("{} → {}", exact(base), exact(new));
