@@ -30,6 +30,10 @@ pub struct Leaks {
     /// What one of them is called: `step`, or `token`, `request` and so on.
     #[serde(default = "step")]
     pub step: String,
+    /// That *reserved* grows though *allocated* does not need it, and what to do, in one sentence.
+    /// It is no part of the verdict. Absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_growth: Option<String>,
     /// What accumulates: first what does so from step to step, then what does within steps; of
     /// both, most bytes first.
     pub groups: Vec<LeakGroup>,
@@ -43,12 +47,18 @@ impl Leaks {
     /// The same beside what a bench knows of the run.
     #[must_use]
     pub fn beside(mut self, row: Option<&RowOfRun>) -> Leaks {
-        let why = row.and_then(|row| row.too_few_steps(self.steps));
-        if let Some(why) = why.filter(|_| self.verdict == Verdict::CannotTell) {
+        if let Some(why) = known_better(self.verdict, self.steps, row) {
             self.reason = why;
         }
         self
     }
+}
+
+/// Why a bench says that nobody can tell, where it knows that better than the recording with so
+/// many steps.
+fn known_better(verdict: Verdict, steps: u32, row: Option<&RowOfRun>) -> Option<String> {
+    let why = row.and_then(|row| row.too_few_steps(steps));
+    why.filter(|_| verdict == Verdict::CannotTell)
 }
 
 /// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
@@ -70,6 +80,17 @@ pub struct LeakSummary {
     /// What one of the steps is called: `step`, or `token`, `request` and so on.
     #[serde(default = "step")]
     pub step: String,
+}
+
+impl LeakSummary {
+    /// The same beside what a bench knows of the run, of which the device has so many steps.
+    #[must_use]
+    pub fn beside(mut self, row: Option<&RowOfRun>, steps: u32) -> LeakSummary {
+        if let Some(why) = known_better(self.verdict, steps, row) {
+            self.reason = why;
+        }
+        self
+    }
 }
 
 /// What a step is called by servers that do not say it.
@@ -134,9 +155,9 @@ pub struct LeakGroup {
     pub first_number: u32,
     /// The last step's.
     pub last_number: u32,
-    /// Blocks alive at the end of the last step.
+    /// Blocks alive at the end of the last whole step.
     pub live_count: u64,
-    /// Bytes alive at the end of the last step.
+    /// Bytes alive at the end of the last whole step.
     pub live_bytes: Bytes,
     /// The blocks, oldest first; `live_count` says how many there are.
     pub evidence: Vec<u32>,
@@ -159,6 +180,7 @@ mod tests {
                 step_source: StepSource::Annotations,
                 steps: 1,
                 step: step(),
+                reserved_growth: None,
                 groups: Vec::new(),
             };
             let row = RowOfRun {

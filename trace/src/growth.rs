@@ -49,6 +49,19 @@ impl Growth {
         })
     }
 
+    /// The growth since an end after which it is known that what grew does so no more; `None` if
+    /// too few ends follow it.
+    pub fn since(ends: &[u64], from: usize) -> Option<Growth> {
+        let last = ends.get(from..).filter(|last| last.len() > MIN_LAST)?;
+        let line = Line::fit(last)?;
+        Some(Growth {
+            slope: line.slope,
+            error: line.error,
+            from_step: from as u32,
+            steps: last.len() as u32,
+        })
+    }
+
     /// What is told where the error is not: a slope within its own error is no growth. `None` where
     /// the error is not known. Then there are two settled ends, and any two differ.
     pub fn told(self) -> Option<f64> {

@@ -56,6 +56,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watc
         groups,
         bytes_per_step,
         growth: _,
+        reserved_growth,
     } = found;
     let recording = recording::of_device_while(device, &trace.stacks, watch);
     let mut forwards = Forwards::new(device, &trace.stacks);
@@ -68,6 +69,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watc
         step_source: device.step_source,
         steps: device.steps.len() as u32,
         step: Word::of(&device.steps).one().to_owned(),
+        reserved_growth: reserved_growth.map(|growth| growth.sentence()),
         groups: groups
             .into_iter()
             .zip(apart)

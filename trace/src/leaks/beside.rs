@@ -4,7 +4,7 @@ use super::found::Found;
 use super::judge;
 use super::report::LeakGroup;
 use super::view::View;
-use crate::growth::{Line, settled};
+use crate::phases::Role;
 use crate::site::SiteKey;
 use std::collections::HashSet;
 
@@ -17,6 +17,8 @@ pub(super) struct Beside {
     /// The same, and all that sites hold that give it all back now and then: where such a site
     /// stands in its saw-tooth at the end is no growth.
     pub(super) emptied: Vec<u64>,
+    /// Sites whose growth has ended, if they are left out of both.
+    pub(super) ended: Vec<(usize, judge::Ended)>,
 }
 
 pub(super) fn beside(view: &View<'_>, groups: &[LeakGroup]) -> Beside {
@@ -27,6 +29,7 @@ pub(super) fn beside(view: &View<'_>, groups: &[LeakGroup]) -> Beside {
     let mut beside = Beside {
         young: none.clone(),
         emptied: none,
+        ended: Vec::new(),
     };
     for kept in outside.filter_map(|(_, kept)| kept.as_deref()) {
         add(&mut beside.young, &kept.new_bytes);
@@ -47,34 +50,45 @@ pub(super) fn add(levels: &mut [u64], more: &[u64]) {
     }
 }
 
-/// What else grows beside the groups.
-pub(super) struct Others {
-    /// How many further sites do, but with too few growths for a rhythm.
-    pub(super) places: usize,
-    /// Bytes a step of optimizer state.
-    pub(super) state: f64,
-    /// Whether some of it is made again and again, as one optimizer does not.
-    pub(super) is_state_again: bool,
-}
-
-impl Others {
-    pub(super) fn of(view: &View<'_>, groups: &[LeakGroup], found: &Found) -> Others {
-        let from = settled(view.ends.len());
-        let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
-        let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
-        let covered = |key: &SiteKey| {
-            known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
-        };
-        // What has an explanation is not irregular.
-        let excused: HashSet<usize> = found.excused.iter().map(|(_, site, _)| *site).collect();
-        let sites = view.sites.keys.iter().zip(&view.survey.kept).enumerate();
-        let outside = sites.filter(|(at, (key, _))| !covered(key) && !excused.contains(at));
-        let lines = outside.filter_map(|(_, (_, kept))| Line::fit(&kept.as_ref()?.live[from..]));
-        let (state, is_state_again) = found.states();
-        Others {
-            places: lines.filter(|line| line.slope >= 1.0).count(),
-            state,
-            is_state_again,
+impl Beside {
+    /// Leaves out sites whose growth has ended, apart from those that are `covered` by groups, and
+    /// from those that may go on: a line through their levels would rise all the same.
+    pub(super) fn leave_out_what_has_ended(
+        &mut self,
+        view: &View<'_>,
+        covered: &[bool],
+        found: &Found,
+    ) {
+        let unsure = found.unsure.iter().map(|(site, _)| *site);
+        let excused = found.excused.iter().map(|(_, site, _)| *site);
+        let known: HashSet<usize> = unsure.chain(excused).collect();
+        for (site, ended) in ended(view) {
+            let kept = view.survey.kept[site].as_deref();
+            let Some(kept) = kept.filter(|kept| !judge::is_mixed(kept)) else {
+                continue;
+            };
+            if covered[site] || known.contains(&site) {
+                continue;
+            }
+            // What is young is among them already.
+            let old = kept.live.iter().zip(&kept.new_bytes);
+            let old: Vec<u64> = old.map(|(all, new)| all.saturating_sub(*new)).collect();
+            add(&mut self.young, &old);
+            add(&mut self.emptied, &old);
+            self.ended.push((site, ended));
         }
     }
+}
+
+/// Sites whose growth has ended.
+pub(super) fn ended(view: &View<'_>) -> impl Iterator<Item = (usize, judge::Ended)> {
+    let sites = view.survey.kept.iter().zip(&view.sites.stacks).enumerate();
+    let own = sites.filter(|(_, (_, stack))| {
+        // Optimizers make state when a parameter is used for the first time.
+        !matches!(
+            view.roles.get(**stack),
+            Role::Optimizer | Role::OptimizerSetup
+        )
+    });
+    own.filter_map(|(site, (kept, _))| Some((site, judge::ended(kept.as_deref()?)?)))
 }

@@ -241,7 +241,12 @@ impl<'v> Excuses<'v> {
     fn mostly_kept(&self, growth: &Growth) -> bool {
         let churn = &self.view.survey.churn[growth.first..];
         let made = churn.iter().sum::<u64>() as f64;
-        growth.bytes_per_period * churn.len() as f64 >= LOADED * made
+        let kept = match growth.slowed {
+            // It kept more at first than its rate says.
+            true => growth.bytes_per_growth * growth.growths as f64,
+            false => growth.bytes_per_period * churn.len() as f64,
+        };
+        kept >= LOADED * made
     }
 
     /// Whether every period makes the buffer larger by the same amount, as a token does.

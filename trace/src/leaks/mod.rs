@@ -106,8 +106,12 @@
 //! apart       what tells groups apart that are named by one line
 //! bounded     lines of a site that grows which are bounded
 //! beside      what of the level is no growth of the leaks
+//! others      what else accumulates, in words
 //! rate        how fast several groups accumulate together
+//! accumulated how memory accumulates, and until when it stays, in words
+//! unrecorded  recordings of which events are missing
 //! reason      the verdict in words
+//! reserved    *reserved* that grows while *allocated* does not: told beside the verdict
 //! report      what is told: verdict, reason, groups
 //! view        what all of these look at
 //! weight      which device's answer stands for the whole trace
@@ -115,6 +119,7 @@
 //! leaking     which blocks leak, for other questions
 //! ```
 
+mod accumulated;
 mod anew;
 mod apart;
 mod beside;
@@ -131,15 +136,18 @@ mod judge;
 mod last;
 mod leaking;
 mod lines;
+mod others;
 mod rate;
 mod reason;
 mod report;
+mod reserved;
 mod second;
 mod spared;
 mod spread;
 mod states;
 mod survivors;
 mod thresholds;
+mod unrecorded;
 mod view;
 mod weight;
 mod within;
@@ -147,25 +155,26 @@ mod within;
 pub use crate::steps::MIN_STEPS;
 pub use culprit::caller;
 pub use leaking::Leaking;
-pub use report::{LeakGroup, LeakReport, Pattern, Verdict};
-pub use report::{counted_by, in_words, rate_unit};
+pub use report::{Cycle, LeakGroup, LeakReport, Pattern, ReservedGrowth, Verdict};
+pub use report::{alive_when, counted_by, in_words, rate_unit};
 pub use survivors::MAX_CELLS;
 pub use thresholds::{MAX_EVIDENCE, MAX_GAP_SPREAD, MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 pub(crate) use view::whole_steps;
 pub use weight::{Weight, worst};
 
 use crate::optimizer::is_step_scope;
-use crate::phases::{Role, Roles};
+use crate::phases::Roles;
 use crate::site::Sites;
 use crate::stacks::Stacks;
 use crate::trace::{Annotation, DeviceTrace, QualityNote, Trace};
 use crate::watch::{Stopped, Watch};
 use anew::Anew;
-use beside::{Beside, Others, beside};
+use beside::{Beside, beside};
 use bounded::Unbounded;
 use excuse::Excuse;
 use found::Found;
 use judge::Together;
+use others::Others;
 use reason::Teller;
 use second::Second;
 use spread::Spread;
@@ -173,7 +182,7 @@ use survivors::{Ends, Survey};
 use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 31;
+pub const VERSION: u32 = 32;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();
@@ -197,6 +206,9 @@ pub fn find_while(
     let steps = whole_steps(device);
     let ends = Ends::new(steps.iter().map(|s| s.events.end().0).collect());
     let teller = || Teller::of(device, &ends, quality);
+    if let Some(why) = unrecorded::why(device.device, quality) {
+        return unrecorded::report(teller(), why);
+    }
     if steps.len() < MIN_STEPS {
         return teller().too_few();
     }
@@ -219,7 +231,10 @@ pub fn find_while(
             _ => Ok(report),
         }
     };
-    looked().unwrap_or_else(|Stopped| teller().stopped())
+    LeakReport {
+        reserved_growth: reserved::growth(device, &steps),
+        ..looked().unwrap_or_else(|Stopped| teller().stopped())
+    }
 }
 
 /// The questions, the most certain answer first.
@@ -277,6 +292,9 @@ fn accumulating(view: &View<'_>, found: &mut Found) -> Result<(Vec<LeakGroup>, B
         unbounded.add_to(&mut beside);
     }
     groups.extend(lines::find(view, &mut beside)?);
+    if !groups.is_empty() {
+        beside.leave_out_what_has_ended(view, &others::covered(view, &groups), found);
+    }
     groups.extend(within::find(view)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(view, found)?);
@@ -294,7 +312,7 @@ fn leaking_or_emptied(
     (found, beside): (&Found, &Beside),
     mut teller: Teller<'_>,
 ) -> Result<LeakReport, Stopped> {
-    let others = Others::of(view, &groups, found);
+    let others = Others::of(view, &groups, found, beside);
     if emptied::are_emptied(view, &groups)? {
         return Ok(teller.emptied(&groups));
     }
@@ -323,15 +341,7 @@ fn no_site_grows(view: &View<'_>, found: &Found, teller: Teller<'_>) -> LeakRepo
 
 /// Growth that has ended, of all sites together; `None` if there was none.
 fn ended(view: &View<'_>) -> Option<judge::Ended> {
-    let sites = view.survey.kept.iter().zip(&view.sites.stacks);
-    let own = sites.filter(|(_, stack)| {
-        // Optimizers make state when a parameter is used for the first time.
-        !matches!(
-            view.roles.get(**stack),
-            Role::Optimizer | Role::OptimizerSetup
-        )
-    });
-    let ended = own.filter_map(|(kept, _)| judge::ended(kept.as_deref()?));
+    let ended = beside::ended(view).map(|(_, ended)| ended);
     ended.reduce(|a, b| judge::Ended {
         last: a.last.max(b.last),
         bytes: a.bytes.saturating_add(b.bytes),

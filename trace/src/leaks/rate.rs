@@ -24,11 +24,13 @@ pub(super) fn together<'g>(groups: impl Iterator<Item = &'g LeakGroup> + Clone) 
     }
     // From where all of them grow.
     let from = latest.max(settled(n));
-    let level = |at: usize| {
-        let of_groups = groups.clone().filter_map(|group| group.per_step.get(at));
-        of_groups.map(|bytes| bytes.0).sum::<u64>()
-    };
-    let levels: Vec<u64> = (from..n).map(level).collect();
+    let mut levels = vec![0_u64; n];
+    for group in groups.clone() {
+        for (level, own) in levels.iter_mut().zip(group.levels()) {
+            *level = level.saturating_add(own.0);
+        }
+    }
+    let levels = levels.split_off(from.min(n));
     let line = Line::fit(&levels).filter(|_| levels.len() >= MIN_LEVELS);
     let below = line.and_then(|line| Some((line.slope, line.slope + line.error?)));
     match below {
@@ -68,6 +70,10 @@ mod tests {
             bytes_per_step,
             slope_error: 0.0,
             uneven: false,
+            slowed: false,
+            cycle: None,
+            is_drained: false,
+            older: Vec::new(),
             confidence: 1.0,
             first_step: (0..kept.len()).find(grows).unwrap_or(0) as u32,
             last_step: (0..kept.len()).rev().find(grows).unwrap_or(0) as u32,

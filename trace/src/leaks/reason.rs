@@ -1,12 +1,14 @@
 //! Verdicts in words. They say only what is known. If there is no verdict, they say what to do.
 
 use super::MIN_STEPS;
+use super::accumulated::{counts, more_at_first, rhythm, stays};
 use super::anew::Anew;
-use super::beside::{Beside, Others};
+use super::beside::Beside;
 use super::doubt::Doubt;
 use super::edges::Piled;
 use super::excuse::Excuse;
 use super::judge;
+use super::others::Others;
 use super::rate;
 use super::report::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::second::Second;
@@ -25,7 +27,7 @@ use crate::units::{Bytes, EventIdx};
 /// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
 
-/// So many allocations of a recording at one line, or bytes of one kind, are worth a word.
+/// So many allocations of a recording at one line are worth a word.
 const NEARLY_ALL: f64 = 0.9;
 
 /// What limits a verdict, a sentence each.
@@ -102,6 +104,7 @@ impl Teller<'_> {
             groups: Vec::new(),
             bytes_per_step: 0.0,
             growth: self.growth,
+            reserved_growth: None,
         }
     }
 
@@ -391,7 +394,7 @@ impl Teller<'_> {
                 format!("what outlives {one} is bounded: nothing accumulates over {n} {many}")
             }
         };
-        if let Some(ended) = ended {
+        if let Some(ended) = &ended {
             let last = redact::step_in_words(&self.device.steps[ended.last]);
             let since = self.word().counted(n - 1 - ended.last);
             reason = format!(
@@ -403,7 +406,12 @@ impl Teller<'_> {
                 reason += &format!(", apart from {metrics}");
             }
         }
-        self.report(Verdict::Clean, reason)
+        LeakReport {
+            growth: ended
+                .and_then(|ended| Growth::since(&self.levels, ended.last))
+                .or(self.growth),
+            ..self.report(Verdict::Clean, reason)
+        }
     }
 
     /// *Allocated* at the ends of whole steps, without what the groups hold, and without `others`.
@@ -413,29 +421,11 @@ impl Teller<'_> {
             *level = level.saturating_sub(*own);
         }
         for group in groups {
-            for (level, own) in levels.iter_mut().zip(&group.per_step) {
+            for (level, own) in levels.iter_mut().zip(group.levels()) {
                 *level = level.saturating_sub(own.0);
             }
         }
         levels
-    }
-
-    /// When a group grows, in brackets; nothing if it does in every step. Where chance decides, its
-    /// rate is a mean, which has an error; this is told if the rate is that of one group `alone`.
-    fn rhythm(&self, group: &LeakGroup, alone: bool) -> String {
-        let many = self.word().many();
-        match group.pattern {
-            Pattern::EveryNth(n) if group.uneven => {
-                let error = match alone {
-                    true => format!(": ± {}", Bytes(group.slope_error.round() as u64)),
-                    false => String::new(),
-                };
-                format!(" (once in {n} {many} on average, at uneven distances{error})")
-            }
-            Pattern::EveryNth(n) => format!(" (once in {n} {many})"),
-            Pattern::Enlarged => " (in a buffer that is enlarged again and again)".to_owned(),
-            _ => String::new(),
-        }
     }
 
     /// Says so where what was seen may be the growth of what has a bound: few growths, or growth
@@ -517,20 +507,20 @@ impl Teller<'_> {
             let rank = |group: &LeakGroup| (group.is_within(), group.is_state);
             rank(a).cmp(&rank(b)).then(speed)
         });
-        let (one, many) = (self.word().one(), self.word().many());
         let across = || groups.iter().filter(|g| !g.is_within());
-        let Some(first) = across().next() else {
+        if across().next().is_none() {
             let each: f64 = groups.iter().map(|g| g.bytes_per_step).sum();
             let reason = format!(
-                "within each {one} {} accumulate with every part and are given back only at its \
+                "within each {} {} accumulate with every part and are given back only at its \
                  end: the peak grows with the number of parts",
+                self.word().one(),
                 Bytes(each.round() as u64)
             );
             return LeakReport {
                 groups,
                 ..self.report(Verdict::Leak, reason)
             };
-        };
+        }
         let proven = rate::together(across());
         // Without one half of what only changes places, the other half may seem to rise.
         let told = |growth: Growth| {
@@ -547,64 +537,53 @@ impl Teller<'_> {
         let slower = |[a, b]: [Growth; 2]| if b.slope < a.slope { b } else { a };
         self.growth = self.growth.map(|growth| slower(told(growth)));
         let total = self.growth.map_or(proven, |growth| growth.slope);
-        let is_alone = across().nth(1).is_none();
-        let rhythm = self.rhythm(first, is_alone);
-        let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
-        // A rate times all steps would be more than what is kept, if it began late.
-        let n = self.n_steps;
-        let first = across().map(|group| group.first_step as usize).min();
-        let n = match first.filter(|&first| first > settled(n)) {
-            Some(first) => format!("the last {} of {n}", n - first),
-            None => n.to_string(),
-        };
-        let until = until(&groups);
-        self.note_what_may_be_bounded(&groups);
-        let all = format!("{all} {}", self.word().a());
-        let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
-        if total > proven {
-            let rest = others.in_words(total - proven);
-            reason = format!(
-                "{all} accumulate over {n} {many}: {known} of them{rhythm} are {until}; {rest}"
+        let mut reason = self.accumulated(&groups, [total, proven], others);
+        if let Some(ended) = others.ended_beside(total) {
+            let last = self.step(ended.last);
+            reason += &format!(
+                "; memory{} grew until {last} and then no more: {} of it are still held",
+                ended.at, ended.bytes
             );
         }
+        self.note_what_may_be_bounded(&groups);
         LeakReport {
             groups,
             bytes_per_step: total,
             ..self.report(Verdict::Leak, reason)
         }
     }
-}
 
-/// Until when what accumulates stays.
-fn until(groups: &[LeakGroup]) -> String {
-    let [given_back, all] = counts(groups);
-    match all - given_back {
-        0 => "given back only after the last one".to_owned(),
-        // Few are what a function's variables held.
-        _ if given_back * 2 <= all => "never given back".to_owned(),
-        rest => format!("given back only after the last one, all but {rest} of {all} blocks"),
-    }
-}
-
-/// How many blocks are given back after the last step, and how many there are.
-fn counts(groups: &[LeakGroup]) -> [u64; 2] {
-    let of: [fn(&LeakGroup) -> u64; 2] = [|group| group.given_back, |group| group.live_count];
-    let across = || groups.iter().filter(|group| !group.is_within());
-    of.map(|count| across().map(count).sum())
-}
-
-impl Others {
-    /// What accounts for these bytes a step, which the groups do not hold.
-    fn in_words(&self, rest: f64) -> String {
-        let bytes = Bytes(rest.round() as u64);
-        match self.places {
-            _ if self.state >= NEARLY_ALL * rest => match self.is_state_again {
-                true => format!("the other {bytes} are optimizer state, made anew each time"),
-                false => format!("the other {bytes} are optimizer state"),
-            },
-            0 | 1 => format!("no place alone accounts for the other {bytes}"),
-            n => format!(
-                "the other {bytes} are spread over {n} places, at each too irregular to be sure"
+    /// How fast memory accumulates, since when and until when; the groups, of which one or more
+    /// grow from step to step, hold so much of it as is `proven`.
+    fn accumulated(
+        &self,
+        groups: &[LeakGroup],
+        [total, proven]: [f64; 2],
+        others: &Others,
+    ) -> String {
+        let across = || groups.iter().filter(|group| !group.is_within());
+        let is_alone = across().nth(1).is_none();
+        let first = across().next();
+        let rhythm = first.map(|first| rhythm(first, is_alone, self.word().many()));
+        let rhythm = rhythm.unwrap_or_default() + &more_at_first(groups);
+        let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
+        // A rate times all steps would be more than what is kept, if it began late.
+        let (n, many) = (self.n_steps, self.word().many());
+        let first = across().map(|group| group.first_step as usize).min();
+        let n = match first.filter(|&first| first > settled(n)) {
+            Some(first) => format!("the last {} of {n}", n - first),
+            None => n.to_string(),
+        };
+        let all = format!("{all} {}", self.word().a());
+        match total > proven {
+            true => format!(
+                "{all} accumulate over {n} {many}: {known} of them{rhythm}{}; {}",
+                stays(groups, " are "),
+                others.in_words(total - proven)
+            ),
+            false => format!(
+                "{all} accumulate over {n} {many}{rhythm}{}",
+                stays(groups, " and are ")
             ),
         }
     }

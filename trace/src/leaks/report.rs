@@ -35,6 +35,16 @@ pub enum Pattern {
     Enlarged,
 }
 
+/// Growth that comes several times, then pauses, and then comes as often again, at the same
+/// distances: what is kept in the first three of the six steps of each epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// How often it grows in one cycle.
+    pub times: u32,
+    /// How many periods a cycle has.
+    pub periods: u32,
+}
+
 /// What the rate of a leak is counted by.
 pub const fn rate_unit(within_step: bool) -> &'static str {
     match within_step {
@@ -48,6 +58,18 @@ pub fn counted_by(within_step: bool, word: Word) -> String {
     match within_step {
         true => format!("a part of {}", word.a()),
         false => word.a(),
+    }
+}
+
+/// When the bytes of a leak are alive that are told of it. At the end of the recording they may be
+/// given back. `counted_by` is what its rate is counted by: `a step`, `a part of a step`.
+pub fn alive_when(within_step: bool, counted_by: &str) -> String {
+    let step = counted_by
+        .split_once(' ')
+        .map_or(counted_by, |(_, step)| step);
+    match within_step {
+        true => "after the last part".to_owned(),
+        false => format!("at the end of the last whole {step}"),
     }
 }
 
@@ -89,19 +111,28 @@ pub struct LeakGroup {
     pub slope_error: f64,
     /// Whether chance seems to decide when it grows: its rate is a mean.
     pub uneven: bool,
+    /// Whether it grew faster at first: its rate is that of the settled steps.
+    pub slowed: bool,
+    /// How it comes and pauses, if it does so again and again.
+    pub cycle: Option<Cycle>,
+    /// Whether it gives back blocks, oldest first, but fewer than it adds.
+    pub is_drained: bool,
+    /// Per end, bytes from before the recording that it gives back later, if its rate is without
+    /// them; else empty.
+    pub older: Vec<Bytes>,
     /// How likely it goes on, from 0 to 1.
     pub confidence: f64,
     /// The first step (its position among the steps) that added to it.
     pub first_step: u32,
     /// The last one.
     pub last_step: u32,
-    /// Blocks alive at the end of the last step.
+    /// Blocks alive at the end of the last whole step.
     pub live_count: u64,
     /// How many of these are given back before the recording ends.
     pub given_back: u64,
     /// Whether these are all but those that it added last: the variables of a loop may hold them.
     pub all_end: bool,
-    /// Bytes alive at the end of the last step.
+    /// Bytes alive at the end of the last whole step.
     pub live_bytes: Bytes,
     /// Bytes alive at the end of each step.
     pub per_step: Vec<Bytes>,
@@ -114,6 +145,14 @@ pub struct LeakGroup {
 }
 
 impl LeakGroup {
+    /// At the end of each step, what the site holds of what its rate is about: its own blocks, and
+    /// older ones whose place these take.
+    pub(super) fn levels(&self) -> impl Iterator<Item = Bytes> {
+        let none = std::iter::repeat(&Bytes::ZERO);
+        let both = self.per_step.iter().zip(self.older.iter().chain(none));
+        both.map(|(own, older)| Bytes(own.0.saturating_add(older.0)))
+    }
+
     /// Whether blocks of its site that have this stack are of the lines that leak.
     pub(super) fn has_line(&self, stack: StackIdx) -> bool {
         let lines = self.lines.as_deref();
@@ -136,6 +175,24 @@ impl LeakGroup {
     }
 }
 
+/// Growth of *reserved* beyond what *allocated* needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedGrowth {
+    /// How much, since when, and why: a sentence without its full stop.
+    pub seen: String,
+    /// What to do, as the end of such a sentence.
+    pub advice: &'static str,
+    /// Whether streams explain it: then no setting of the allocator changes it.
+    pub by_streams: bool,
+}
+
+impl ReservedGrowth {
+    /// What was seen and what to do, in one sentence without its full stop.
+    pub fn sentence(&self) -> String {
+        format!("{}; {}", self.seen, self.advice)
+    }
+}
+
 /// What was found about one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeakReport {
@@ -155,6 +212,8 @@ pub struct LeakReport {
     /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
     /// slope is `bytes_per_step`.
     pub growth: Option<Growth>,
+    /// Growth of *reserved* that *allocated* does not need; it is no part of the verdict.
+    pub reserved_growth: Option<ReservedGrowth>,
 }
 
 impl LeakReport {
@@ -171,5 +230,21 @@ impl LeakReport {
             true => self.groups.iter().map(|group| group.bytes_per_step).sum(),
             false => self.bytes_per_step,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_leak_is_alive_when_its_last_step_ends() {
+        let when = |word| alive_when(false, &counted_by(false, word));
+        assert_eq!(when(Word::Step), "at the end of the last whole step");
+        assert_eq!(when(Word::Epoch), "at the end of the last whole epoch");
+        let many = "at the end of the last whole denoising step";
+        assert_eq!(when(Word::DenoisingStep), many);
+        let within = alive_when(true, &counted_by(true, Word::Step));
+        assert_eq!(within, "after the last part");
     }
 }

@@ -274,6 +274,17 @@ struct Crossing {
 }
 
 impl Kept {
+    /// Of a site that keeps so much of each period, in one block.
+    #[cfg(test)]
+    pub(super) fn of_survivors(bytes: &[u64]) -> Kept {
+        Kept {
+            live: vec![0; bytes.len()],
+            survivors: bytes.to_vec(),
+            survivor_count: bytes.iter().map(|&bytes| u32::from(bytes > 0)).collect(),
+            ..Kept::default()
+        }
+    }
+
     fn empty(n: usize) -> Kept {
         Kept {
             live: vec![0; n],

@@ -39,6 +39,7 @@ use crate::watch::{Stopped, Watch};
 use curves::{Aligned, Band, Curve};
 use failure::RankFailure;
 use leaking_place::RankPlace;
+use listed::Extent;
 use odd::Odd;
 use other_devices::OtherDevice;
 use profile::RankProfile;
@@ -69,15 +70,25 @@ impl fmt::Display for Rank {
 /// The ranks below the highest of `present` that are not there, and that a job can have. How many
 /// ranks a program had is not recorded: what is missing above the highest cannot be known.
 pub fn missing(present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
+    missing_of(0, present)
+}
+
+/// The same of a job that is known to have so many ranks, if not more.
+pub fn missing_of(at_least: u32, present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
     let present: BTreeSet<Rank> = present.into_iter().collect();
     let highest = present.last().map_or(0, |rank| rank.0);
-    let below = (0..highest.min(MAX_RANKS)).map(Rank);
+    let below = (0..highest.max(at_least).min(MAX_RANKS)).map(Rank);
     below.filter(|rank| !present.contains(rank)).collect()
 }
 
 /// The sentence about missing ranks; `None` if none is missing.
 pub fn missing_in_words(missing: &[Rank]) -> Option<String> {
     notes::missing(missing)
+}
+
+/// The first sentence where ranks cannot be read beside so many that can; `None` if all can.
+pub fn unread_in_words(read: usize, unread: &[Rank]) -> Option<String> {
+    notes::unread(read, unread)
 }
 
 /// What was found about all ranks.
@@ -246,6 +257,7 @@ impl RankRow {
 #[derive(Default)]
 pub struct Surveyor {
     rows: Vec<RankRow>,
+    extent: Extent,
     wobbles: Vec<Bytes>,
     codes: Vec<Code>,
     curves: Vec<Curve>,
@@ -254,6 +266,12 @@ pub struct Surveyor {
 }
 
 impl Surveyor {
+    /// Says that the job has other ranks than those that are added: some are missing, or cannot be
+    /// read. Then nothing is said of all ranks.
+    pub const fn lacks_some(&mut self) {
+        self.extent = Extent::Part;
+    }
+
     /// Adds a rank. Each rank must be added once, in rising order.
     pub fn add(&mut self, rank: Rank, profile: RankProfile) {
         self.wobbles.push(profile.wobble);
@@ -326,11 +344,11 @@ impl Surveyor {
             curves::aligned(&placed, &groups, watch)?
         };
         let found = self.across.finish(watch)?;
-        let mut sentences = words::sentences(&ranks, allocated.as_ref(), &found.rows);
+        let mut sentences = words::sentences(&ranks, self.extent, allocated.as_ref(), &found.rows);
         sentences.extend(notes::elsewhere(&ranks, &found.elsewhere));
         sentences.extend(notes::from_before(&ranks, &firsts, found.unclear));
         sentences.extend(notes::silent(&found.silent));
-        let none_differs = notes::none_differs(&ranks, &found);
+        let none_differs = notes::none_differs(&ranks, self.extent, &found);
         Ok(Survey {
             sentences,
             allocated,

@@ -2,7 +2,7 @@
 //! that do the same may differ.
 
 use super::begin::more_than_least;
-use super::listed::{listed, lower, named};
+use super::listed::{Extent, listed, lower, named};
 use super::odd::groups;
 use super::sites::{Found, Silent};
 use super::{Rank, RankRow, Spread};
@@ -21,6 +21,21 @@ pub(super) fn missing(ranks: &[Rank]) -> Option<String> {
         _ => "are",
     };
     Some(format!("{} {are} missing.", listed(ranks)))
+}
+
+/// What is said first where ranks cannot be read, so that nobody takes those that can for all of
+/// them; `None` if all can.
+pub(super) fn unread(read: usize, unread: &[Rank]) -> Option<String> {
+    let who = listed(unread);
+    match (read, unread.len()) {
+        (_, 0) => None,
+        (0, _) => Some(format!("{who} could not be read.")),
+        (read, n) => Some(format!(
+            "{read} of {} ranks could be read; {} could not.",
+            read + n,
+            lower(&who)
+        )),
+    }
 }
 
 /// What is said of ranks whose sites could not be compared, a sentence for each reason.
@@ -187,7 +202,7 @@ pub(super) fn groups_apart(ranks: &[RankRow]) -> Option<String> {
 }
 
 /// What is said of the sites if none differs, of ranks that were compared.
-pub(super) fn none_differs(ranks: &[RankRow], found: &Found) -> Option<String> {
+pub(super) fn none_differs(ranks: &[RankRow], extent: Extent, found: &Found) -> Option<String> {
     if !found.rows.is_empty() {
         return None;
     }
@@ -197,7 +212,7 @@ pub(super) fn none_differs(ranks: &[RankRow], found: &Found) -> Option<String> {
     let peaks: Vec<_> = rows.map(|row| (row.rank, row.peak_allocated)).collect();
     let (same, unclear) = (found.same, found.unclear);
     let who = match found.silent.is_empty() {
-        true => "all ranks".to_owned(),
+        true => format!("all ranks{}", extent.that_were_read(ranks.len())),
         false => lower(&listed(&found.compared)),
     };
     let all = same + unclear;

@@ -2,7 +2,7 @@
 
 use super::failure::RankFailure;
 use super::leaking_place::RankPlace;
-use super::listed::{all_ranks, lower, named, others};
+use super::listed::{Extent, all_ranks, lower, named, others};
 use super::notes::{differ, groups_apart, settings};
 use super::odd::{OddKind, are_stages, groups, known_peaks, rate};
 use super::other_devices;
@@ -26,9 +26,10 @@ const LARGE: u64 = 4;
 /// What ranks may reserve more than others, whatever it is of all: one large segment.
 const RESERVED_FLOOR: Bytes = Bytes::mib(20);
 /// The sentences, the most serious first. There is always one if there are ranks. `sites` are
-/// those that differ.
+/// those that differ; `extent` says whether the job has other ranks.
 pub(super) fn sentences(
     ranks: &[RankRow],
+    extent: Extent,
     peaks: Option<&Spread>,
     sites: &[SiteAcross],
 ) -> Vec<String> {
@@ -39,11 +40,11 @@ pub(super) fn sentences(
     odd.extend(odd_peaks(ranks, sites));
     odd.extend(odd_steps(ranks));
     let mut found = Vec::new();
-    found.extend(out_of_memory(ranks));
-    found.extend(leaks(ranks));
+    found.extend(out_of_memory(ranks, extent));
+    found.extend(leaks(ranks, extent));
     found.extend(other_devices::leak_too(ranks));
     if found.is_empty() && odd.is_empty() {
-        found.push(alike(ranks, peaks, sites));
+        found.push(alike(ranks, extent, peaks, sites));
         found.extend(settings(ranks));
         found.extend(groups_apart(ranks));
         found.extend(spread_of_groups(ranks).filter(|_| groups(ranks).len() > 1));
@@ -54,7 +55,7 @@ pub(super) fn sentences(
         found.extend(groups_apart(ranks));
         if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
             found.extend(match groups(ranks).len() {
-                1 => Some(spread(ranks, peaks)),
+                1 => Some(spread(ranks, extent, peaks)),
                 _ => spread_of_groups(ranks),
             });
         }
@@ -105,11 +106,11 @@ fn leak_as_fast(rows: &[&RankRow]) -> bool {
     least.0 as f64 >= most.0 as f64 * (1.0 - noise::RATE_SHARE)
 }
 
-fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
+fn out_of_memory(ranks: &[RankRow], extent: Extent) -> Option<String> {
     let failed: Vec<&RankRow> = ranks.iter().filter(|row| row.oom.is_some()).collect();
     let who = match failed.len() {
         0 => return None,
-        n if n == ranks.len() && n > 1 => all_ranks(n),
+        n if n == ranks.len() && n > 1 => all_ranks(n, extent),
         _ => named(&failed),
     };
     let of = |text: fn(&RankFailure) -> String| {
@@ -123,18 +124,18 @@ fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
         "{who} ran out of memory{}{}{}.",
         when.unwrap_or_default(),
         what.unwrap_or_default(),
-        others(ranks.len() - failed.len(), ["did not", "did not"])
+        others(ranks.len() - failed.len(), extent, ["did not", "did not"])
     ))
 }
 
 /// Who leaks, how fast and where: a part for each place, if they are few.
-fn leaks(ranks: &[RankRow]) -> Option<String> {
+fn leaks(ranks: &[RankRow], extent: Extent) -> Option<String> {
     let with = |verdict| {
         let rows = ranks.iter().filter(move |row| row.verdict == verdict);
         rows.collect::<Vec<_>>()
     };
     let (leaking, clean) = (with(Verdict::Leak), with(Verdict::Clean));
-    let rest = others(clean.len(), ["does not", "do not"]);
+    let rest = others(clean.len(), extent, ["does not", "do not"]);
     let mut places: Vec<(Spot, Vec<&RankRow>)> = Vec::new();
     for row in &leaking {
         let own = where_it_leaks(row);
@@ -149,8 +150,8 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
     let all = leaking.len() == ranks.len() && leaking.len() > 1;
     let parts: Vec<String> = match places.len() {
         0 => return None,
-        1 if all => vec![leak(&leaking, &all_ranks(leaking.len()))],
-        n if n > PLACES && all => vec![leak(&leaking, &all_ranks(leaking.len()))],
+        1 if all => vec![leak(&leaking, &all_ranks(leaking.len(), extent))],
+        n if n > PLACES && all => vec![leak(&leaking, &all_ranks(leaking.len(), extent))],
         n if n > PLACES => vec![leak(&leaking, &named(&leaking))],
         _ => {
             let parts = places.iter().enumerate();
@@ -350,10 +351,14 @@ fn odd_steps(ranks: &[RankRow]) -> Vec<String> {
     groups(ranks).into_iter().filter_map(of).collect()
 }
 
-fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
+fn spread(ranks: &[RankRow], extent: Extent, peaks: &Spread) -> String {
     match differ(peaks) {
         false => {
-            let all = if ranks.len() == 2 { "Both" } else { "All" };
+            let all = match (extent, ranks.len()) {
+                (Extent::Part, _) => "Those that were read",
+                (Extent::Whole, 2) => "Both",
+                (Extent::Whole, _) => "All",
+            };
             format!("{all} {}.", about(ranks, peaks))
         }
         true if ranks.len() == 2 => format!("Their peaks are {}.", ends(ranks, peaks, "and")),
@@ -415,7 +420,8 @@ fn reserves(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
     ))
 }
 
-fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
+fn alike(ranks: &[RankRow], extent: Extent, peaks: &Spread, sites: &[SiteAcross]) -> String {
+    let read = extent.that_were_read(1);
     let clean = ranks.iter().all(|row| row.verdict == Verdict::Clean);
     let leaks = match (clean, other_devices::some_are_unknown(ranks)) {
         (false, _) => "",
@@ -431,7 +437,7 @@ fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
                 false => "",
             }
         ),
-        (n, false) => format!("{} {}{leaks}.", all_ranks(n), about(ranks, peaks)),
+        (n, false) => format!("{} {}{leaks}.", all_ranks(n, extent), about(ranks, peaks)),
         (2, true) => format!(
             "The {} {}{leaks}; {}.{}",
             match some_are_least(ranks) {
@@ -445,9 +451,9 @@ fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
             },
             most_of_two(peaks, sites).unwrap_or_default()
         ),
-        (_, true) if groups(ranks).len() > 1 => format!("No rank is odd{leaks}."),
+        (_, true) if groups(ranks).len() > 1 => format!("No rank{read} is odd{leaks}."),
         (n, true) => format!(
-            "No rank is odd: the peaks of {n} {} lie between {}{leaks}.",
+            "No rank{read} is odd: the peaks of {n} {} lie between {}{leaks}.",
             match are_stages(ranks) {
                 true => "stages of a pipeline",
                 false => "ranks",

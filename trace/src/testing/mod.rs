@@ -169,11 +169,19 @@ impl TraceBuilder {
         self.push_event(Action::FreeCompleted, block.0);
     }
 
-    /// A segment event.
+    /// A segment event of the default stream.
     ///
     /// # Panics
     /// When the action is none of a segment.
     pub fn segment(&mut self, action: Action, size: Bytes) {
+        self.segment_of(0, action, size);
+    }
+
+    /// A segment event of a stream.
+    ///
+    /// # Panics
+    /// When the action is none of a segment.
+    pub fn segment_of(&mut self, stream: u64, action: Action, size: Bytes) {
         use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
         assert!(matches!(
             action,
@@ -183,7 +191,7 @@ impl TraceBuilder {
         self.device.events.segments.push(SegmentEvent {
             addr: DeviceAddr(0x7e00_0000_0000),
             size,
-            stream: 0,
+            stream,
             stack: StackIdx::NONE,
         });
         self.push_event(action, row);

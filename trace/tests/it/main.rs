@@ -4,6 +4,7 @@
 mod categories;
 mod defective;
 mod layout;
+mod left_out;
 mod pinned;
 mod plain_and_public;
 mod pools;

@@ -111,8 +111,9 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
             format!("verdict {word}")
         }
     };
-    let caveats = leaks.caveats.iter().map(|caveat| {
-        view! { <li>{words::sentence(caveat)}</li> }
+    let caveats = leaks.caveats.iter().chain(&leaks.reserved_growth);
+    let caveats = caveats.map(|caveat| {
+        view! { <li><Prose text=words::sentence(caveat)/></li> }
     });
     let caveats = caveats.collect_view();
     let words = {

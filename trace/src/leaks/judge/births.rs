@@ -1,9 +1,11 @@
 //! Survivors that appear again and again, and buffers that are full.
 
+use super::super::report::Cycle;
 use super::super::survivors::Kept;
 use super::super::thresholds::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use super::rhythm::{Rhythm, is_uneven};
 use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
+use super::slower::Slower;
 use super::{Finding, Growth, Jump};
 use crate::growth::settled;
 use crate::units::Bytes;
@@ -105,18 +107,58 @@ fn growth_of(births: &[usize], rhythm: &Rhythm, kept: &Kept) -> Growth {
     // The first growth is the start of the span; only the later ones count for the rate.
     let (start, after) = start_of_rate(births);
     let span = (rhythm.last - start) as f64;
-    Growth {
+    let cycle = Cycle::of(births);
+    let growth = Growth {
         pattern: rhythm.pattern(),
         first: rhythm.first,
         last: rhythm.last,
         bytes_per_period: after.iter().map(bytes).sum::<f64>() / span,
         count_per_period: after.iter().map(count).sum::<f64>() / span,
         bytes_per_growth: births.iter().map(bytes).sum::<f64>() / births.len() as f64,
-        slope_error: slope_error(kept, rhythm.first).max(error_by_chance(kept, births)),
-        uneven: is_uneven(births),
+        slope_error: slope_error(kept, rhythm.first),
+        uneven: cycle.is_none() && is_uneven(births),
+        slowed: false,
+        cycle,
+        drained: None,
+        older: Vec::new(),
         chances: rhythm.chances,
         growths: births.len(),
         jump: jump(births, kept),
+    };
+    at_its_own_rate(growth, births, kept)
+}
+
+/// Growth with the rate of whole cycles, if it comes in bursts, or of settled periods, if it was
+/// faster before them. Otherwise a mean stays as it is, with the error that chance makes.
+fn at_its_own_rate(growth: Growth, births: &[usize], kept: &Kept) -> Growth {
+    if let Some((bytes, count)) = growth.cycle.and_then(|cycle| cycle.rate(births, kept)) {
+        return Growth {
+            bytes_per_period: bytes,
+            count_per_period: count,
+            ..growth
+        };
+    }
+    let by_chance = error_by_chance(kept, births);
+    // A jump is taken off the mean.
+    let slower = match growth.jump {
+        None => {
+            let end = kept.live.len().saturating_sub(patience(kept));
+            Slower::of(births, end, growth.bytes_per_period - by_chance, kept)
+        }
+        Some(_) => None,
+    };
+    match slower {
+        Some(slower) => Growth {
+            bytes_per_period: slower.bytes,
+            count_per_period: slower.count,
+            slope_error: slower.error.max(by_chance),
+            slowed: true,
+            ..growth
+        },
+        None => Growth {
+            slope_error: growth.slope_error.max(by_chance),
+            ..growth
+        },
     }
 }
 

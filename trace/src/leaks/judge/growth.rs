@@ -1,6 +1,6 @@
 //! Growth that was found at a site, and how it is computed of what shows it.
 
-use super::super::report::Pattern;
+use super::super::report::{Cycle, Pattern};
 use super::super::survivors::Kept;
 use super::rhythm::Rhythm;
 use super::series::slope_error;
@@ -24,6 +24,15 @@ pub struct Growth {
     pub slope_error: f64,
     /// Whether chance seems to decide when it grows.
     pub uneven: bool,
+    /// Whether it grew faster at first: its rate is that of settled periods.
+    pub slowed: bool,
+    /// How it comes and pauses, if it does so again and again.
+    pub cycle: Option<Cycle>,
+    /// How often it rises, if it gives back blocks oldest first, but fewer than it adds.
+    pub drained: Option<Pattern>,
+    /// Per end, bytes from before the recording that are given back later and are subtracted from
+    /// its rate; empty if none are.
+    pub older: Vec<u64>,
     /// How often it could have grown, given its own rhythm.
     pub chances: usize,
     /// How often it did.
@@ -63,6 +72,10 @@ impl Growth {
             bytes_per_growth: bytes / rhythm.growths as f64,
             slope_error: slope_error(kept, rhythm.first),
             uneven: false,
+            slowed: false,
+            cycle: None,
+            drained: None,
+            older: Vec::new(),
             chances: rhythm.chances,
             growths: rhythm.growths,
             jump: None,
@@ -83,6 +96,10 @@ impl Growth {
             bytes_per_growth: bytes,
             slope_error: slope_error(kept, 0),
             uneven: false,
+            slowed: false,
+            cycle: None,
+            drained: None,
+            older: Vec::new(),
             chances: births.len(),
             growths: births.len(),
             jump: None,
@@ -108,7 +125,7 @@ impl Growth {
             chances: 1,
             growths: 1,
             jump: None,
-            ..self
+            ..self.clone()
         };
         let rest = Growth {
             bytes_per_period: (self.bytes_per_period - a_period).max(0.0),

@@ -162,6 +162,8 @@ impl<'a> Rises<'a> {
             blocks: self.more,
         };
         let mut growth = Growth::of_level(pattern, &self.rhythm, risen, self.kept);
+        let is_drained = !self.are_of_larger_blocks() && is_drained(self.kept, self.at);
+        growth.drained = is_drained.then(|| self.rhythm.pattern());
         if let Pattern::EveryNth(_) = self.rhythm.pattern() {
             // The next rise may be due soon. So a rate counts from one rise to another.
             let (first, last) = (self.rhythm.first, self.rhythm.last);
@@ -215,6 +217,12 @@ fn is_doubling(level: &[u64], rises: &[usize]) -> bool {
         && gaps.is_sorted()
         && longest > shortest
         && !has_ended(level.len() - 1 - last, due)
+}
+
+/// Whether blocks are given back oldest first, later than in the step after their own, and others
+/// are still there: a queue. Of a list that is copied, all are replaced.
+fn is_drained(kept: &Kept, rises: &[usize]) -> bool {
+    kept.in_order && kept.longest_freed > 1 && !is_replaced(kept, rises)
 }
 
 /// Whether blocks are given back oldest first, and those that are left come from a quarter of the

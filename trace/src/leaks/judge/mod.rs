@@ -5,6 +5,8 @@
 //! births    survivors that appear again and again, and buffers that are full
 //! level     a level that never returns: blocks that are replaced by larger ones
 //! climb     a level that rises though old blocks are given back now and then
+//! cycle     growth that comes in bursts
+//! slower    growth that was faster at first
 //! older     blocks from before the recording, whose place new ones take
 //! data      whether the program's data grow instead
 //! filling   pools, tables and queues that are not full yet
@@ -16,6 +18,7 @@
 
 mod births;
 mod climb;
+mod cycle;
 mod data;
 mod filling;
 mod growth;
@@ -24,6 +27,7 @@ mod lines;
 mod older;
 mod rhythm;
 mod series;
+mod slower;
 
 pub use births::proven_births as births;
 pub use births::{MUCH, SHORT, is_emptied, is_halfway, may_hide_a_line};
@@ -32,6 +36,7 @@ pub use filling::is_filling;
 pub use growth::{Growth, Jump};
 pub use lines::{gives_back_its_own, is_bounded, is_mixed, of_line};
 pub use older::takes_the_place_of_older;
+pub use rhythm::goes_on;
 
 use super::report::Pattern;
 use super::survivors::{Kept, Survey};
@@ -148,16 +153,24 @@ fn less_older(growth: Growth, by: By, kept: &Kept, survey: &Survey) -> Growth {
     if growth.pattern == Pattern::Enlarged || !is_queue {
         return growth;
     }
-    let (mut count, mut bytes) = (0.0, 0.0);
+    let mut count = 0.0;
     let mut gone_in = HashSet::new();
+    let mut older = vec![0; kept.live.len()];
     for (size, &n) in &kept.sizes {
         let periods = survey.replaced.get(size).map_or(&[][..], |periods| periods);
         let inside = periods.iter().filter(|(period, _)| span.contains(period));
-        let gone: u32 = inside.clone().map(|(_, gone)| gone).sum();
-        count += f64::from(gone.min(n));
-        bytes += f64::from(gone.min(n)) * size.0 as f64;
-        gone_in.extend(inside.map(|&(period, _)| period));
+        let mut left = n;
+        for &(period, gone) in inside {
+            let gone = gone.min(left);
+            left -= gone;
+            count += f64::from(gone);
+            gone_in.insert(period);
+            // It is there at each end before that period's.
+            let bytes = u64::from(gone) * size.0;
+            older[..period].iter_mut().for_each(|there| *there += bytes);
+        }
     }
+    let bytes = older.first().copied().unwrap_or_default() as f64;
     let periods = (span.end() + 1 - span.start()).max(1) as f64;
     let (count, bytes) = (count / periods, bytes / periods);
     // What gave back its own blocks oldest first, after these, is their queue.
@@ -171,6 +184,7 @@ fn less_older(growth: Growth, by: By, kept: &Kept, survey: &Survey) -> Growth {
     Growth {
         bytes_per_period: growth.bytes_per_period - bytes,
         count_per_period: (growth.count_per_period - count).max(0.0),
+        older,
         ..growth
     }
 }
@@ -188,15 +202,24 @@ pub fn ended(kept: &Kept) -> Option<Ended> {
     let proven = kept.live.len().saturating_sub(patience(kept));
     let births = proven_births(kept);
     let births = without_special_first(&births, kept);
+    let (&last, longest) = births.last().zip(longest_gap(births))?;
     // Where new blocks take the place of others, growth has ended before the last one came.
-    if Room::of(kept) != Room::Unknown {
+    if Room::of(kept) != Room::Unknown && !is_left_as_it_is(kept, last) {
         return None;
     }
-    let (&last, longest) = births.last().zip(longest_gap(births))?;
     let bytes: u64 = births.iter().map(|&p| kept.survivors[p]).sum();
     let is_enough = bytes >= MIN_BYTES.0 * births.len() as u64;
     let has_grown = births.len() >= MIN_LATE_GROWTHS && is_enough;
     (has_grown && has_ended(proven - 1 - last, longest)).then_some(Ended { last, bytes })
+}
+
+/// Whether nothing old is given back after this period, and nothing stays of what was made since:
+/// a list that is full. A variable may hold what the last period made.
+fn is_left_as_it_is(kept: &Kept, last: usize) -> bool {
+    let before = kept.survivor_count.iter().rev().skip(1).rev();
+    let stays = before.skip(last + 1).any(|&n| n > 0);
+    let goes = kept.old_gone.iter().skip(last + 1).any(|&n| n > 0);
+    !stays && !goes
 }
 
 /// Judges all blocks without a stack together. Among them are buffers whose size is always another

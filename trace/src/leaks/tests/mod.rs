@@ -9,6 +9,8 @@ mod innocent;
 mod leaking;
 mod named;
 mod parts;
+mod rates;
+mod reserved;
 mod spared;
 mod states;
 

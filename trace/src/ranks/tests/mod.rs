@@ -179,4 +179,8 @@ fn ranks_below_the_highest_that_are_not_there_are_missing() {
     let most: Vec<u32> = (0..MAX_RANKS).collect();
     let told = "4096 ranks (0, 1, 2, 3, …) are missing.";
     check(&[u32::MAX], &most, Some(told));
+    // Who sends a job knows of more ranks than there are.
+    let of_eight = |present: &[u32]| missing_of(8, present.iter().copied().map(Rank));
+    assert_eq!(of_eight(&[0, 1, 3, 4]), [2, 5, 6, 7].map(Rank));
+    assert_eq!(of_eight(&[0, 9]), [1, 2, 3, 4, 5, 6, 7, 8].map(Rank));
 }

@@ -245,6 +245,65 @@ fn what_ranks_reserve_is_told_where_only_that_differs() {
     check(&[reserving(442, 199), wrapped(199)], None);
 }
 
+/// Ranks that nobody could read may leak, or have failed.
+#[test]
+fn of_a_part_of_the_ranks_nothing_is_said_of_all() {
+    let check = |profiles: Vec<RankProfile>, expected: &[&str]| {
+        let mut surveyor = Surveyor::default();
+        for (rank, profile) in (0..).map(Rank).zip(profiles) {
+            surveyor.add(rank, profile);
+        }
+        surveyor.lacks_some();
+        assert_eq!(surveyor.finish().sentences, expected);
+    };
+    check(
+        vec![peaking(100); 5],
+        &["The 5 ranks that were read peak at about 100 MiB, and none leaks."],
+    );
+    check(
+        vec![peaking(100); 2],
+        &["The 2 ranks that were read peak at about 100 MiB, and none leaks."],
+    );
+    check(
+        vec![leaking(12); 3],
+        &[
+            "The 3 ranks that were read leak 12.0 MiB a step in keep (train.py:41).",
+            "Those that were read peak at about 100 MiB.",
+        ],
+    );
+    check(
+        vec![peaking(100), failed(), peaking(100)],
+        &[
+            "Rank 1 ran out of memory in step 5 on 64.0 MiB; the other 2 ranks that were read did \
+             not.",
+            "Those that were read peak at about 100 MiB.",
+        ],
+    );
+    let mut surveyor = Surveyor::default();
+    for rank in 0..2 {
+        surveyor.add(Rank(rank), holding(100, &[(1, 8)]));
+    }
+    surveyor.lacks_some();
+    let told = "the only site holds the same in all ranks that were read";
+    assert_eq!(surveyor.finish().none_differs.as_deref(), Some(told));
+}
+
+#[test]
+fn ranks_that_cannot_be_read_are_counted_and_named() {
+    let check = |read: usize, unread: &[u32], expected: Option<&str>| {
+        let unread: Vec<Rank> = unread.iter().copied().map(Rank).collect();
+        assert_eq!(unread_in_words(read, &unread).as_deref(), expected);
+    };
+    check(8, &[], None);
+    let told = "5 of 8 ranks could be read; ranks 5, 6 and 7 could not.";
+    check(5, &[5, 6, 7], Some(told));
+    let told = "1 of 2 ranks could be read; rank 1 could not.";
+    check(1, &[1], Some(told));
+    let told = "3 of 9 ranks could be read; 6 ranks (3, 4, 5, 6, …) could not.";
+    check(3, &[3, 4, 5, 6, 7, 8], Some(told));
+    check(0, &[0, 1], Some("Ranks 0 and 1 could not be read."));
+}
+
 #[test]
 fn sentences_say_who_and_where() {
     let check = says;
