@@ -2,16 +2,16 @@
 
 use api::ids::RunId;
 use api::jobs::{JobDetail, JobNotes, JobRank, JobSummary, RankCurve};
-use trace::ranks::{Rank, Survey, missing_in_words};
+use trace::ranks::{Rank, Survey, missing_in_words, unread_in_words};
 
 /// Ranks that a survey says nothing of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Without {
     /// How many are still looked at.
     pub waiting: u32,
-    /// Of how many the recording cannot be read.
-    pub unreadable: u32,
-    /// Those below the highest that have no recording.
+    /// Those whose recordings cannot be read.
+    pub unreadable: Vec<Rank>,
+    /// Those that have no recording.
     pub missing: Vec<Rank>,
 }
 
@@ -30,12 +30,14 @@ pub fn detail(
         curves.truncate(JobDetail::MAX_CURVES);
     }
     let curves = curves.into_iter();
+    let unread = unread_in_words(survey.ranks.len(), &without.unreadable);
+    let sentences = unread.into_iter().chain(survey.sentences.iter().cloned());
     JobDetail {
         job,
         waiting: without.waiting,
-        unreadable: without.unreadable,
+        unreadable: without.unreadable.len() as u32,
         sentences: notes.around(
-            (survey.sentences.iter().cloned()).chain(missing_in_words(&without.missing)),
+            sentences.chain(missing_in_words(&without.missing)),
             &without.missing,
         ),
         missing: without.missing,

@@ -4,7 +4,9 @@ use crate::ids::{JobId, RunId};
 use serde::{Deserialize, Serialize};
 use trace::ranks::curves::{Band, Curve};
 use trace::ranks::sites::SiteAcross;
-use trace::ranks::{Rank, RankRow, Spread, Survey, missing_in_words};
+use trace::ranks::{
+    MAX_RANKS, Rank, RankRow, Spread, Survey, missing_in_words, missing_of, unread_in_words,
+};
 use trace::units::Bytes;
 
 /// `POST` to make a job, which its ranks are uploaded into.
@@ -33,6 +35,10 @@ pub struct JobNotes {
     /// Ranks that ran out of memory and whose recordings are not sent; at most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_apart: Vec<FailedApart>,
+    /// How many ranks the job is known to have, also those whose recordings could not be sent; at
+    /// most 4096. Those that are not there are called missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
 }
 
 /// A rank that ran out of memory, whose recording lies apart from those of its job.
@@ -69,11 +75,17 @@ impl JobNotes {
         let [sentence, name] = JobNotes::LONGEST;
         let is_within = |text: &str, most: usize| text.chars().count() <= most;
         self.failed_apart.len() <= JobNotes::MOST
+            && self.ranks.is_none_or(|n| n <= MAX_RANKS)
             && (self.failed_apart.iter()).all(|failed| is_within(&failed.file, name))
             && self
                 .numbered
                 .as_ref()
                 .is_none_or(|told| is_within(told, sentence))
+    }
+
+    /// The ranks that a job lacks which has those of `present`.
+    pub fn missing(&self, present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
+        missing_of(self.ranks.unwrap_or(0), present)
     }
 
     /// All that is said of a job: failed ranks that it lacks come first, how its ranks are
@@ -147,8 +159,8 @@ pub struct JobDetail {
     pub waiting: u32,
     /// Ranks whose recording cannot be read; the others are told of without them.
     pub unreadable: u32,
-    /// Ranks below the highest that have no recording, in order. Whether there were more ranks
-    /// above it is not known.
+    /// Ranks that have no recording, in order: those below the highest, and those that whoever sent
+    /// the job knew of. Whether there were more is not known.
     pub missing: Vec<Rank>,
     /// What a person should know first, a sentence each.
     pub sentences: Vec<String>,
@@ -185,7 +197,7 @@ impl JobDetail {
     /// The largest number of curves of single ranks in an answer.
     pub const MAX_CURVES: usize = 16;
     /// The largest number of sentences.
-    pub const MAX_SENTENCES: usize = 10 + JobNotes::MOST;
+    pub const MAX_SENTENCES: usize = 11 + JobNotes::MOST;
 }
 
 /// One rank of a job.
@@ -250,7 +262,7 @@ pub struct RanksReport {
     /// site holds is compared, not what it holds at the peaks.
     #[serde(default)]
     pub moments_differ: bool,
-    /// Files that cannot be read; the report covers the others.
+    /// Files that cannot be read; the report covers the others, and its first sentence counts both.
     pub unreadable: Vec<Unreadable>,
     /// Ranks below the highest that have no file, in order.
     pub missing: Vec<Rank>,
@@ -272,6 +284,8 @@ pub struct FileOfRank {
 /// A file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
+    /// Which rank it is.
+    pub rank: Rank,
     /// The file.
     pub file: String,
     /// Why, with the byte offset where there is one.
@@ -289,11 +303,13 @@ impl RanksReport {
         missing: Vec<Rank>,
         notes: &JobNotes,
     ) -> Self {
+        let unread: Vec<Rank> = failed.iter().map(|one| one.rank).collect();
+        let unread = unread_in_words(files.len(), &unread).into_iter();
         let rows = survey.ranks.into_iter().zip(files);
         RanksReport {
             job,
             sentences: notes.around(
-                (survey.sentences.into_iter()).chain(missing_in_words(&missing)),
+                (unread.chain(survey.sentences)).chain(missing_in_words(&missing)),
                 &missing,
             ),
             numbered: notes.numbered.clone(),

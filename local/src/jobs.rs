@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use trace::ranks::names::rank_of;
-use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor, missing as absent};
+use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor};
 
 /// The jobs of this tab, oldest first.
 #[derive(Default)]
@@ -38,9 +38,12 @@ struct Page {
 }
 
 impl Jobs {
-    /// All of them, newest first, without those that are the same as an earlier one.
+    /// All of them, newest first, without those that are the same as an earlier one and those whose
+    /// runs are all deleted.
     pub fn list(&self, runs: &Runs) -> Response {
+        let is_there = |job: &Job| job.ranks.is_empty() || !ranks_of(runs, job).is_empty();
         let shown = self.0.iter().rev().filter(|job| self.same(job).is_none());
+        let shown = shown.filter(|job| is_there(job));
         let jobs = shown.map(|job| summary(job, runs));
         Response::json(&jobs.collect::<Vec<_>>())
     }
@@ -87,11 +90,12 @@ impl Jobs {
     ) -> Result<Response, Refused> {
         let job = self.get(id)?;
         let ranks = ranks_of(runs, job);
-        let survey = survey(&ranks);
+        let missing_ranks = job.notes.missing(ranks.iter().map(|(rank, _)| *rank));
+        let survey = survey(&ranks, &missing_ranks);
         match rest {
             [] => {
                 let without = Without {
-                    missing: absent(ranks.iter().map(|(rank, _)| *rank)),
+                    missing: missing_ranks,
                     ..Without::default()
                 };
                 let named = ranks
@@ -248,8 +252,11 @@ fn ranks_of<'r>(runs: &'r Runs, job: &Job) -> Vec<(Rank, &'r Run)> {
     open.collect()
 }
 
-fn survey(ranks: &[(Rank, &Run)]) -> Survey {
+fn survey(ranks: &[(Rank, &Run)], missing: &[Rank]) -> Survey {
     let mut surveyor = Surveyor::default();
+    if !missing.is_empty() {
+        surveyor.lacks_some();
+    }
     for (rank, run) in ranks {
         surveyor.add(*rank, run.of_rank().clone());
     }

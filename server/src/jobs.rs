@@ -11,16 +11,17 @@ use crate::limits::processor_time::ProcessorTime;
 use crate::limits::turns::{Queue, Turns};
 use crate::pictures::{Ask, Traces};
 use crate::recent::Recent;
-use crate::store::{RankRun, Store, StoreError, StoreResult};
+use crate::store::{RankRun, Store, StoreError, StoreResult, Writer};
 use answers::questions::JUDGING;
 use answers::ranks::Without;
 use api::ids::JobId;
+use api::jobs::JobNotes;
 use api::leaks::Leaks;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trace::ranks::profile::RankProfile;
-use trace::ranks::{self, Rank, Survey, Surveyor};
+use trace::ranks::{Rank, Survey, Surveyor};
 use trace::watch::Watch;
 use tracing::Instrument;
 
@@ -45,7 +46,7 @@ const LEVEL: i32 = 3;
 pub struct Jobs {
     store: Store,
     traces: Arc<Traces>,
-    /// By their content: the ranks, their runs, and which of them are shown.
+    /// By their content: the ranks, their runs, which of them are shown, and whether that is all.
     surveys: Arc<Recent<blake3::Hash, Survey>>,
     /// Held while profiles are made, so that a large trace is not decoded twice.
     one_at_a_time: Turns,
@@ -88,6 +89,7 @@ impl From<StoreError> for Unmade {
 /// The ranks of a job, after a moment in which new ones were analysed.
 pub struct Profiled {
     all: Vec<RankRun>,
+    notes: JobNotes,
     /// Whether all of them were tried.
     is_over: bool,
 }
@@ -100,6 +102,8 @@ pub struct Surveyed {
     pub survey: Arc<Survey>,
     /// The ranks that the survey says nothing of.
     pub without: Without,
+    /// What no rank tells.
+    pub notes: JobNotes,
 }
 
 impl Jobs {
@@ -135,7 +139,13 @@ impl Jobs {
             is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
             all = self.ranks(job).await?;
         }
-        Ok(Profiled { all, is_over })
+        let id = job.clone();
+        let notes = self.store.read(move |reader| reader.job_notes(&id)).await?;
+        Ok(Profiled {
+            all,
+            notes,
+            is_over,
+        })
     }
 
     /// How these ranks differ, and how many of them still wait for a profile. All profiles are
@@ -144,16 +154,19 @@ impl Jobs {
     /// # Errors
     /// The database's.
     pub async fn survey(&self, ranks: Profiled) -> StoreResult<Surveyed> {
-        let Profiled { mut all, is_over } = ranks;
-        let missing = ranks::missing(all.iter().map(|rank| rank.rank));
-        let n = all.len();
-        all.retain(|rank| rank.is_profiled);
-        let left_out = (n - all.len()) as u32;
-        let (survey, lost) = self.survey_of(&mut all).await?;
-        let (waiting, unreadable) = if is_over {
-            (0, left_out)
-        } else {
-            (left_out, 0)
+        let Profiled {
+            mut all,
+            notes,
+            is_over,
+        } = ranks;
+        let missing = notes.missing(all.iter().map(|rank| rank.rank));
+        let of_job = all.len() + missing.len();
+        let left_out = all.extract_if(.., |rank| !rank.is_profiled);
+        let left_out: Vec<Rank> = left_out.map(|rank| rank.rank).collect();
+        let (survey, lost) = self.survey_of(&mut all, of_job).await?;
+        let (waiting, unreadable) = match is_over {
+            true => (0, left_out),
+            false => (left_out.len() as u32, Vec::new()),
         };
         let without = Without {
             waiting: waiting + lost,
@@ -164,15 +177,20 @@ impl Jobs {
             ranks: all,
             survey,
             without,
+            notes,
         })
     }
 
-    /// The survey of these ranks. Those whose profiles are lost are taken out, and are analysed
-    /// again when somebody asks the next time; this is how many.
-    async fn survey_of(&self, ranks: &mut Vec<RankRun>) -> StoreResult<(Arc<Survey>, u32)> {
+    /// The survey of these ranks, of a job that has so many. Those whose profiles are lost are
+    /// taken out, and are analysed again when somebody asks the next time; this is how many.
+    async fn survey_of(
+        &self,
+        ranks: &mut Vec<RankRun>,
+        of_job: usize,
+    ) -> StoreResult<(Arc<Survey>, u32)> {
         let n = ranks.len();
         loop {
-            let lost = match self.put_together(ranks).await {
+            let lost = match self.put_together(ranks, ranks.len() < of_job).await {
                 Ok(survey) => return Ok((survey, (n - ranks.len()) as u32)),
                 Err(Unmade::Failed(error)) => return Err(error),
                 Err(Unmade::Without(lost)) => lost,
@@ -180,7 +198,7 @@ impl Jobs {
             let of_lost = ranks.extract_if(.., |rank| lost.contains(&rank.rank));
             let runs: Vec<_> = of_lost.map(|rank| rank.run).collect();
             tracing::info!(?runs, "the profiles of these ranks are made again");
-            let forget = move |writer: &mut crate::store::Writer| {
+            let forget = move |writer: &mut Writer| {
                 let forgotten = runs.iter().map(|run| writer.forget_rank_profile(run));
                 forgotten.collect()
             };
@@ -244,14 +262,17 @@ impl Jobs {
         });
         let packed = making.await.map_err(|_| StoreError::Interrupted)??;
         let run = rank.run.clone();
-        let write = move |writer: &mut crate::store::Writer| {
-            writer.put_rank_profile(&run, VERSION, &packed)
-        };
+        let write = move |writer: &mut Writer| writer.put_rank_profile(&run, VERSION, &packed);
         self.store.write(write).await
     }
 
-    async fn put_together(&self, ranks: &[RankRun]) -> Result<Arc<Survey>, Unmade> {
+    async fn put_together(
+        &self,
+        ranks: &[RankRun],
+        lacks_some: bool,
+    ) -> Result<Arc<Survey>, Unmade> {
         let mut key = blake3::Hasher::new();
+        key.update(if lacks_some { b"some\n" } else { b"all \n" });
         for RankRun {
             rank, run, trace, ..
         } in ranks
@@ -260,6 +281,9 @@ impl Jobs {
         }
         let make = async || {
             let mut surveyor = Surveyor::default();
+            if lacks_some {
+                surveyor.lacks_some();
+            }
             let mut lost = Vec::new();
             for some in ranks.chunks(AT_ONCE) {
                 let packed = self.profiles(some.to_vec()).await?;

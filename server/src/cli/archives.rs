@@ -3,66 +3,29 @@
 
 use super::CliError;
 use super::room::Room;
+use super::unpacking::{LeftOut, Limits, Unpacking, too_much};
 use crate::config::Config;
-use crate::ingest::decompress::Decompressor;
 use crate::system::compression::{GZIP_MAGIC, is_tar, is_zstd};
 use flate2::read::MultiGzDecoder;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use tar::{EntryType, PaxExtensions};
-use trace::units::Bytes;
 
-/// How a zip file begins (APPNOTE.TXT, 4.3.7).
-const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
+/// How a zip file begins (APPNOTE.TXT, 4.3.7), and how one without files does (4.3.16).
+const ZIP_MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 /// How the names of archives end, longer ones first.
 const ENDINGS: [&str; 8] = [
     ".tar.zst", ".tar.gz", ".tzst", ".tgz", ".tar", ".zip", ".zst", ".gz",
 ];
+/// How many of them are those of tar files, which come first.
+const TAR_ENDINGS: usize = 5;
 /// How many bytes are needed to recognise a tar file.
 const HEAD: usize = 512;
 
 /// The longest name in a tar file, and the longest list of a member's properties. Real names have
 /// some kilobytes at most.
 const LONGEST_HEADER: u64 = 64 << 10;
-
-/// What may come out of an archive.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Files.
-    files: usize,
-    /// Bytes of a file: as many as a server takes, if nothing else is said to it.
-    file: u64,
-    /// Bytes of all of them: as many as of an upload that is packed.
-    all: u64,
-}
-
-impl Limits {
-    fn of(files: usize, packed: u64) -> Limits {
-        let unpacked = Decompressor::ALWAYS.0 + packed.saturating_mul(Decompressor::RATIO);
-        Limits {
-            files,
-            file: Config::UPLOAD_LIMIT.0,
-            all: unpacked.min(Decompressor::DEFAULT_LIMIT.0).max(packed),
-        }
-    }
-
-    /// Counts a file.
-    fn count(&mut self) -> io::Result<()> {
-        let left = self.files.checked_sub(1);
-        self.files = left.ok_or_else(|| io::Error::other("it holds too many files"))?;
-        Ok(())
-    }
-}
-
-/// A limit was passed.
-fn too_much(what: &str, limit: u64) -> io::Error {
-    io::Error::other(format!(
-        "{what} more than {}; if you trust it, unpack it yourself, and name the folder instead",
-        Bytes(limit)
-    ))
-}
 
 /// Reads an unpacked archive, up to a limit.
 struct Bounded<R> {
@@ -93,6 +56,7 @@ pub struct Unpacked {
     archive: PathBuf,
     /// Bears the archive's name: a job without a folder of its own is called by it.
     folder: PathBuf,
+    left_out: LeftOut,
     _around: Room,
 }
 
@@ -100,6 +64,11 @@ impl Unpacked {
     /// Where its files are.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What it holds beside its files.
+    pub const fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// The name of one of its files: `ranks.tar.gz:out/rank0.pickle`.
@@ -132,7 +101,7 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     let Ok(mut file) = File::open(path) else {
         return Ok(None);
     };
-    let Ok(kind) = kind_of(&mut file) else {
+    let Ok(kind) = kind_of(path, &mut file) else {
         return Ok(None);
     };
     let around = match kind {
@@ -143,17 +112,18 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     std::fs::create_dir(&folder).map_err(bad)?;
     let into = folder.as_path();
     let limits = Limits::of(most, file.metadata().map_err(bad)?.len());
-    match kind {
+    let left_out = match kind {
         Some(Kind::Zip) => unzip(file, into, limits),
         Some(Kind::Tar) => untar(BufReader::new(file), into, limits),
         Some(Kind::TarGz) => untar(MultiGzDecoder::new(BufReader::new(file)), into, limits),
         Some(Kind::TarZst) => zstd::Decoder::new(file).and_then(|file| untar(file, into, limits)),
-        None => Ok(()),
+        None => Ok(LeftOut::default()),
     }
     .map_err(bad)?;
     Ok(Some(Unpacked {
         archive: path.to_owned(),
         folder,
+        left_out,
         _around: around,
     }))
 }
@@ -162,17 +132,21 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
 fn name_of(archive: &Path) -> String {
     let name = archive.file_name().unwrap_or(archive.as_os_str());
     let name = name.to_string_lossy();
-    let ending = ENDINGS.iter().find_map(|ending| {
-        let at = name.len().checked_sub(ending.len())?;
-        let is_it = name.get(at..)?.eq_ignore_ascii_case(ending);
-        (is_it && at > 0).then_some(at)
-    });
-    let stem = name[..ending.unwrap_or(name.len())].to_owned();
+    let stem = name[..without(&name, &ENDINGS).unwrap_or(name.len())].to_owned();
     match stem.as_str() {
         // These are no names of a folder.
         "" | "." | ".." => "archive".to_owned(),
         _ => stem,
     }
+}
+
+/// Where the first of these endings begins that a name has.
+fn without(name: &str, endings: &[&str]) -> Option<usize> {
+    endings.iter().find_map(|ending| {
+        let at = name.len().checked_sub(ending.len())?;
+        let is_it = name.get(at..)?.eq_ignore_ascii_case(ending);
+        (is_it && at > 0).then_some(at)
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -184,14 +158,18 @@ enum Kind {
 }
 
 /// The kind of a file, from its first bytes. The file is then at its beginning again.
-fn kind_of(file: &mut File) -> io::Result<Option<Kind>> {
+fn kind_of(path: &Path, file: &mut File) -> io::Result<Option<Kind>> {
     let head = first_bytes(&mut *file)?;
     file.rewind()?;
+    // A tar file without files is zeros, and so is a snapshot that was never written.
+    let is_called_tar = without(&path.to_string_lossy(), &ENDINGS[..TAR_ENDINGS]).is_some();
+    let is_empty = |head: &[u8]| head.len() == HEAD && head.iter().all(|byte| *byte == 0);
+    let is_tar = |head: &[u8]| is_tar(head) || (is_called_tar && is_empty(head));
     let within = |head: io::Result<Vec<u8>>, kind| {
         let is_tar = head.is_ok_and(|head| is_tar(&head));
         is_tar.then_some(kind)
     };
-    let kind = if head.starts_with(ZIP_MAGIC) {
+    let kind = if ZIP_MAGICS.iter().any(|magic| head.starts_with(magic)) {
         Some(Kind::Zip)
     } else if is_tar(&head) {
         Some(Kind::Tar)
@@ -215,28 +193,47 @@ fn first_bytes(from: impl Read) -> io::Result<Vec<u8>> {
 
 /// Unpacks a tar file. The names of its members are put together here: the crate would read a long
 /// one into memory, however long it is.
-fn untar(from: impl Read, into: &Path, mut limits: Limits) -> io::Result<()> {
+fn untar(from: impl Read, into: &Path, limits: Limits) -> io::Result<LeftOut> {
+    let mut to = Unpacking::new(into, limits);
     let mut archive = tar::Archive::new(Bounded::new(from, limits.all));
-    // Names of the next file, from the entries before it: GNU's goes before pax's.
-    let (mut gnu, mut pax) = (None, None);
+    // Names of the next file, from the entries before it: GNU's go before pax's.
+    let (mut gnu, mut pax) = (Names::default(), Names::default());
     for entry in archive.entries()?.raw(true) {
         let mut entry = entry?;
         match entry.header().entry_type() {
-            EntryType::GNULongName => gnu = Some(until_zero(header(&mut entry)?)),
-            EntryType::XHeader => pax = name_of_pax(&header(&mut entry)?)?,
-            // The name of a link's target.
-            EntryType::GNULongLink => {}
+            EntryType::GNULongName => gnu.path = Some(until_zero(header(&mut entry)?)),
+            EntryType::GNULongLink => gnu.link = Some(until_zero(header(&mut entry)?)),
+            EntryType::XHeader => pax = names_of_pax(&header(&mut entry)?)?,
             kind => {
-                let long: Option<Vec<u8>> = gnu.take().or(pax.take());
-                if kind.is_file() {
-                    let short = || entry.header().path_bytes().into_owned();
-                    let name = path_of(long.unwrap_or_else(short))?;
-                    write(&name, &mut entry, into, &mut limits)?;
+                let (gnu, pax) = (std::mem::take(&mut gnu), std::mem::take(&mut pax));
+                let short = || entry.header().path_bytes().into_owned();
+                let name = path_of(gnu.path.or(pax.path).unwrap_or_else(short))?;
+                match kind {
+                    EntryType::Link => {
+                        let short = || Some(entry.header().link_name_bytes()?.into_owned());
+                        let target = gnu.link.or(pax.link).or_else(short).unwrap_or_default();
+                        to.hard_link(&name, &path_of(target)?)?;
+                    }
+                    EntryType::Symlink => to.left_out.add_link(&name),
+                    EntryType::GNUSparse => {
+                        let why = "it is packed without its empty parts: pack it without -S";
+                        to.left_out.add_file(&name, &why);
+                    }
+                    kind if kind.is_file() => to.file(&name, &mut entry)?,
+                    _ => {}
                 }
             }
         }
     }
-    Ok(())
+    Ok(to.left_out)
+}
+
+/// What entries before a file say of it.
+#[derive(Default)]
+struct Names {
+    path: Option<Vec<u8>>,
+    /// The file that a link leads to.
+    link: Option<Vec<u8>>,
 }
 
 /// The content of an entry that describes another one.
@@ -255,19 +252,20 @@ fn until_zero(mut name: Vec<u8>) -> Vec<u8> {
     name
 }
 
-/// The name that a list of properties gives to the next entry.
-fn name_of_pax(list: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    let mut name = None;
+/// The names that a list of properties gives to the next entry.
+fn names_of_pax(list: &[u8]) -> io::Result<Names> {
+    let mut names = Names::default();
     for property in PaxExtensions::new(list) {
         let property = property?;
         match property.key_bytes() {
-            b"path" => name = Some(property.value_bytes().to_vec()),
+            b"path" => names.path = Some(property.value_bytes().to_vec()),
+            b"linkpath" => names.link = Some(property.value_bytes().to_vec()),
             // Written where a size has no room in the entry itself.
             b"size" => return Err(too_much("a file in it has", Config::UPLOAD_LIMIT.0)),
             _ => {}
         }
     }
-    Ok(name)
+    Ok(names)
 }
 
 #[cfg(unix)]
@@ -282,48 +280,44 @@ fn path_of(name: Vec<u8>) -> io::Result<PathBuf> {
     Ok(PathBuf::from(name))
 }
 
-fn unzip(from: File, into: &Path, mut limits: Limits) -> io::Result<()> {
+/// Unpacks a zip file. Each of its files is found by itself: one that is damaged is left out.
+fn unzip(from: File, into: &Path, limits: Limits) -> io::Result<LeftOut> {
+    let mut to = Unpacking::new(into, limits);
     let mut archive = zip::ZipArchive::new(BufReader::new(from))?;
-    let whole = limits.all;
     for at in 0..archive.len() {
-        let mut entry = archive.by_index(at)?;
-        if entry.is_file() {
-            let name = entry.name().map_err(io::Error::other)?;
-            let name = PathBuf::from(name.into_owned());
+        let name = match archive.name_for_index(at) {
+            Some(Ok(name)) => PathBuf::from(name.into_owned()),
+            _ => PathBuf::from(format!("(entry {at})")),
+        };
+        let mut entry = match archive.by_index(at) {
+            Ok(entry) => entry,
+            Err(error) => {
+                to.left_out.add_file(&name, &error);
+                continue;
+            }
+        };
+        if entry.is_symlink() {
+            to.left_out.add_link(&name);
+        } else if entry.is_file() {
             let mut bounded = Bounded {
-                limit: whole,
-                ..Bounded::new(&mut entry, limits.all)
+                limit: limits.all,
+                ..Bounded::new(&mut entry, to.limits.all)
             };
-            write(&name, &mut bounded, into, &mut limits)?;
-            limits.all = bounded.left;
+            let written = to.file(&name, &mut bounded);
+            to.limits.all = bounded.left;
+            match written {
+                Err(error) if is_of_content(&error) => to.give_up(&name, &error)?,
+                written => written?,
+            }
         }
     }
-    Ok(())
+    Ok(to.left_out)
 }
 
-/// Writes a file inside of the folder, even if its name points elsewhere.
-fn write(name: &Path, from: &mut impl Read, into: &Path, limits: &mut Limits) -> io::Result<()> {
-    let parts = name.components().filter_map(|part| match part {
-        Component::Normal(part) => Some(part),
-        _ => None,
-    });
-    let parts: Vec<&OsStr> = parts.collect();
-    let Some((file, folders)) = parts.split_last() else {
-        return Ok(());
-    };
-    limits.count()?;
-    let folder = folders
-        .iter()
-        .fold(into.to_owned(), |path, part| path.join(part));
-    std::fs::create_dir_all(&folder)?;
-    let written = io::copy(
-        &mut from.take(limits.file + 1),
-        &mut File::create(folder.join(file))?,
-    )?;
-    match written > limits.file {
-        true => Err(too_much("a file in it has", limits.file)),
-        false => Ok(()),
-    }
+/// Whether the content of a file in a zip file is damaged.
+fn is_of_content(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }
 
 #[cfg(test)]
@@ -439,6 +433,103 @@ mod tests {
             tar.append(&header, content).unwrap();
         }
         tar.into_inner().unwrap()
+    }
+
+    /// A tar file with entries of these kinds: name, target of a link, content.
+    fn tar_of(entries: &[(EntryType, [&str; 3])]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (kind, [name, target, content]) in entries {
+            let mut header = tar::Header::new_ustar();
+            header.set_path(name).unwrap();
+            if !target.is_empty() {
+                header.set_link_name(target).unwrap();
+            }
+            header.set_entry_type(*kind);
+            header.set_size(content.len() as u64);
+            header.set_cksum();
+            tar.append(&header, content.as_bytes()).unwrap();
+        }
+        tar.into_inner().unwrap()
+    }
+
+    /// An archive of this name, if it is one.
+    fn opened(name: &str, bytes: &[u8]) -> Option<Unpacked> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        unpack(&path, 9).unwrap()
+    }
+
+    #[test]
+    fn a_hard_link_is_a_file_and_other_links_are_named() {
+        let archive = tar_of(&[
+            (EntryType::Regular, ["a/rank0.pickle", "", "zero"]),
+            (EntryType::Link, ["a/rank1.pickle", "a/rank0.pickle", ""]),
+            (EntryType::Link, ["a/rank2.pickle", "./a/rank0.pickle", ""]),
+            (EntryType::Symlink, ["rank3.pickle", "/etc/passwd", ""]),
+            (EntryType::Link, ["rank4.pickle", "/etc/passwd", ""]),
+            // What is written over a link does not change the file.
+            (EntryType::Regular, ["a/rank2.pickle", "", "two"]),
+        ]);
+        let found = opened("a.tar", &archive).unwrap();
+        let read = |name: &str| std::fs::read_to_string(found.folder().join(name)).ok();
+        for (name, expected) in [
+            ("a/rank0.pickle", Some("zero")),
+            ("a/rank1.pickle", Some("zero")),
+            ("a/rank2.pickle", Some("two")),
+            ("rank3.pickle", None),
+            ("rank4.pickle", None),
+        ] {
+            assert_eq!(read(name).as_deref(), expected, "{name}");
+        }
+        let told = "2 links in it were left out: rank3.pickle, rank4.pickle; pack the files that \
+                    they lead to instead (tar -h)";
+        assert_eq!(found.left_out().links().as_deref(), Some(told));
+        assert_eq!(found.left_out().files(), None);
+    }
+
+    #[test]
+    fn a_bad_file_is_named_and_loses_no_good_one() {
+        let check = |bytes: &[u8], good: &[&str], bad: &[&str]| {
+            let found = opened("a", bytes).unwrap();
+            for name in good {
+                assert!(found.folder().join(name).is_file(), "{name}");
+            }
+            let said = found.left_out().files().unwrap_or_default();
+            for name in bad {
+                assert!(said.contains(&format!("{name}: ")), "{said}");
+                assert!(!found.folder().join(name).is_file(), "{name}");
+            }
+        };
+        let twice = ["rank0.pickle", "rank0.pickle/rank1.pickle", "rank2.pickle"];
+        check(&tarred(&twice), &[twice[0], twice[2]], &[twice[1]]);
+        let long = format!("{}/rank1.pickle", "y".repeat(300));
+        check(
+            &zipped(&["rank0.pickle", &long]),
+            &["rank0.pickle"],
+            &["/rank1.pickle"],
+        );
+        let mut zip = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default();
+        let stored = options.compression_method(zip::CompressionMethod::Stored);
+        for (name, content) in [("rank0.pickle", "damaged"), ("rank1.pickle", "whole")] {
+            zip.start_file(name, stored).unwrap();
+            zip.write_all(content.as_bytes()).unwrap();
+        }
+        let mut bytes = zip.finish().unwrap().into_inner();
+        let at = bytes.windows(7).position(|some| some == b"damaged");
+        bytes[at.unwrap()] ^= 1;
+        check(&bytes, &["rank1.pickle"], &["rank0.pickle"]);
+    }
+
+    #[test]
+    fn an_archive_without_files_is_one_and_a_snapshot_of_zeros_is_none() {
+        let is_one = |name: &str, bytes: &[u8]| opened(name, bytes).is_some();
+        let (tar, zip) = ([0; 1024], zipped(&[]));
+        assert!(is_one("ranks.tar", &tar));
+        assert!(is_one("ranks.tgz", &gzipped(&tar)));
+        assert!(is_one("ranks", &zip));
+        assert!(!is_one("rank0.pickle", &tar));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::CliError;
 use super::archives::{self, Unpacked};
+use super::output::tell;
 use crate::identity::run_id;
 use api::ids::RunId;
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub struct Found {
     ranks: HashMap<PathBuf, Rank>,
     /// Archives that contain some of the files; they stay unpacked as long as this lives.
     archives: Vec<Unpacked>,
+    /// What is said of archives some of whose files cannot be unpacked; the others are.
+    pub lost: Vec<CliError>,
 }
 
 /// The rank and the file of an argument such as `3=a.pickle`, unless a file is called so.
@@ -118,6 +121,14 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
             found.add(files_in(path)?, Chosen::Folder);
         } else if let Some(archive) = archives::unpack(path, MOST)? {
             packed.push((path.clone(), files_in(archive.folder())?));
+            if let Some(links) = archive.left_out().links() {
+                tell(&format!("{}: {links}", path.display()));
+            }
+            let lost = archive.left_out().files().map(|why| CliError::BadInput {
+                path: path.clone(),
+                why,
+            });
+            found.lost.extend(lost);
             found.archives.push(archive);
         } else {
             single.push(path.clone());

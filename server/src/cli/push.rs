@@ -206,9 +206,17 @@ impl Push<'_> {
 
     /// Uploads jobs, and other files that were named. What is refused is the error at the end: the
     /// rest was sent, but whoever waits for all ranks must notice.
-    fn send_found(mut self, found: Found) -> Result<(), CliError> {
+    fn send_found(mut self, mut found: Found) -> Result<(), CliError> {
+        self.refused.append(&mut found.lost);
         if found.jobs.is_empty() && found.others.is_empty() {
-            return Err(CliError::Usage("there is no file to upload".to_owned()));
+            if self.refused.is_empty() {
+                let why = match found.has_archives() {
+                    true => "there is no file to upload: the archive holds no file",
+                    false => "there is no file to upload",
+                };
+                self.refused.push(CliError::Usage(why.to_owned()));
+            }
+            return self.end();
         }
         // A folder may have other files than snapshots. Only files named directly must be
         // snapshots.
@@ -265,7 +273,7 @@ impl Push<'_> {
         if uploads.is_empty() {
             // No rank was uploaded, so the job is deleted. If this token may not do that, the
             // server later deletes an empty job by itself.
-            drop(self.remote.delete::<JobSummary>(&routes::job(&made.id)));
+            drop(self.remote.delete(&routes::job(&made.id)));
             return Ok(None);
         }
         let JobDetail { job, missing, .. } = self.remote.get(&routes::job(&made.id))?;
@@ -400,9 +408,9 @@ impl Push<'_> {
     }
 }
 
-/// What no rank of the first of these jobs tells: how its files are numbered, and the ranks that it
-/// lacks and that failed, unless a later job lacks them too. Of their files, the names and the
-/// innermost folders.
+/// What no rank of the first of these jobs tells: how its files are numbered, how many ranks there
+/// are, since the file of one may be refused, and the ranks that it lacks and that failed, unless a
+/// later job lacks them too. Of their files, the names and the innermost folders.
 fn notes(found_jobs: &[JobFiles], failed: &FailedApart, found: &Found) -> JobNotes {
     let lacks = |job: &JobFiles, failed: &jobs::FailedApart| {
         missing(job.files.iter().map(|(rank, _)| *rank)).contains(&failed.rank)
@@ -419,6 +427,7 @@ fn notes(found_jobs: &[JobFiles], failed: &FailedApart, found: &Found) -> JobNot
     JobNotes {
         numbered: job.ordered.as_ref().map(Ordered::told),
         failed_apart: apart.take(JobNotes::MOST).collect(),
+        ranks: job.files.iter().map(|(rank, _)| rank.0 + 1).max(),
     }
 }
 
@@ -466,6 +475,10 @@ fn no_job(found: &Found, files: &[&PathBuf]) -> String {
     };
     let place = if unpack { "archive" } else { "folder" };
     match found.why_no_job(files) {
+        None if files.len() == 1 => {
+            let one = found.called(files[0]);
+            format!("{one} is the only file of the {place}, and ranks of one job are two: {advice}")
+        }
         Some(why) => {
             format!("no two files of the {place} are ranks of one job ({why}): {advice}")
         }

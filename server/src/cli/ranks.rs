@@ -37,8 +37,9 @@ before the file. The files of a folder are one job; with several jobs in it, eac
 of a folder that name no rank are numbered by role (actor_0), by several numbers (pp0_tp1), or by
 host or pod, and it is said how.
 
-Exit status: 0 when there is an answer, 2 when no two files are ranks of one job or none can be
-read, 1 when Tidemark failed on one; the others are told of all the same.";
+Exit status: 0 when every rank was read, 2 when one was not, when a file of an archive could not be
+unpacked, or when no two files are ranks of one job, 1 when Tidemark failed on one; the others are
+told of all the same.";
 
 /// Words in the name of a job that is the part of one host.
 const HOSTS: [&str; 3] = ["local", "node", "host"];
@@ -71,10 +72,15 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     }
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
+    let mut lost = std::mem::take(&mut found.lost);
     let failed = FailedApart::among(&found, &found.others);
     let are_local = local_ranks(&jobs);
     if jobs.is_empty() {
-        return Err(CliError::Usage(no_job(&args.paths, &found)));
+        // Of an archive whose files are all lost, that is all there is to say.
+        if lost.is_empty() || !found.others.is_empty() {
+            lost.push(CliError::Usage(no_job(&args.paths, &found)));
+        }
+        return Err(CliError::Several(lost));
     }
     let (mut reports, mut panicked) = (Vec::new(), Vec::new());
     for job in jobs {
@@ -87,10 +93,8 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     if let [report] = &reports[..]
         && let (true, [first, ..]) = (report.ranks.is_empty(), &report.unreadable[..])
     {
-        return Err(CliError::BadInput {
-            path: PathBuf::from(&first.file),
-            why: first.why.clone(),
-        });
+        lost.push(unread(first));
+        return Err(CliError::Several(lost));
     }
     for failed in failed.told(&found) {
         // The rank that a job lacks, in the last job of several.
@@ -108,9 +112,26 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
         }
     };
     print(&text)?;
+    panicked.append(&mut lost);
     match panicked.is_empty() {
-        true => Ok(()),
+        true => all_read(&reports),
         false => Err(CliError::Several(panicked)),
+    }
+}
+
+/// Whether every rank was read. The answer itself names those that were not.
+fn all_read(reports: &[RanksReport]) -> Result<(), CliError> {
+    let mut all = reports.iter().flat_map(|report| &report.unreadable);
+    match all.next() {
+        None => Ok(()),
+        Some(first) => Err(CliError::Said(Box::new(unread(first)))),
+    }
+}
+
+fn unread(file: &Unreadable) -> CliError {
+    CliError::BadInput {
+        path: PathBuf::from(&file.file),
+        why: file.why.clone(),
     }
 }
 
@@ -157,7 +178,11 @@ fn no_job(paths: &[PathBuf], found: &Found) -> String {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
-            format!("{}: there is no file in it", named.join(", "))
+            let why = match found.has_archives() {
+                true => "the archive holds no file",
+                false => "there is no file in it",
+            };
+            format!("{}: {why}", named.join(", "))
         }
         [one] => format!(
             "{} is the only file: name a snapshot of each rank, or a folder with them",
@@ -196,19 +221,23 @@ fn report(
                 Watch::undisturbed(|watch| RankProfile::of(&trace, judging, watch))
             }))
         };
-        match apart(&path, profile) {
+        let why = match apart(&path, profile) {
             Ok(profile) => {
                 surveyor.add(rank, profile);
                 read.push(file);
+                continue;
             }
             Err(CliError::Panicked(path)) => {
-                let why = "Tidemark failed on it, and that is its own fault".to_owned();
-                unreadable.push(Unreadable { file, why });
                 panicked.push(CliError::Panicked(path));
+                "Tidemark failed on it, and that is its own fault".to_owned()
             }
-            Err(CliError::BadInput { why, .. }) => unreadable.push(Unreadable { file, why }),
+            Err(CliError::BadInput { why, .. }) => why,
             Err(other) => return Err(other),
-        }
+        };
+        unreadable.push(Unreadable { rank, file, why });
+    }
+    if !unreadable.is_empty() || !missing.is_empty() {
+        surveyor.lacks_some();
     }
     Ok(RanksReport::of(
         job.name,
@@ -375,6 +404,30 @@ mod tests {
              {at}/step_8_exit/rank1_s.pickle.zst: rank 1 ran out of memory\n"
         );
         assert_eq!(told(&found), expected);
+    }
+
+    /// As a job leaves its files that is killed while it writes them.
+    #[test]
+    fn ranks_that_cannot_be_read_are_told_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/");
+        let whole = std::fs::read(format!("{fixtures}ddp_rank0.pickle.zst")).unwrap();
+        for rank in 0..4 {
+            let file = folder.path().join(format!("rank{rank}.pickle.zst"));
+            let kept = if rank < 2 { whole.len() } else { 1000 };
+            std::fs::write(file, &whole[..kept]).unwrap();
+        }
+        let mut found = files::find(&[folder.path().to_owned()]).unwrap();
+        let job = found.jobs.remove(0);
+        let report = report(&found, job, &mut Vec::new()).unwrap();
+        let told = "2 of 4 ranks could be read; ranks 2 and 3 could not.";
+        assert_eq!(report.sentences[0], told);
+        let of_all = |said: &&String| said.starts_with("All") || said.starts_with("Both");
+        assert_eq!(report.sentences.iter().find(of_all), None);
+        let unread: Vec<Rank> = report.unreadable.iter().map(|one| one.rank).collect();
+        assert_eq!(unread, [Rank(2), Rank(3)]);
+        let ended = all_read(&[report]).unwrap_err();
+        assert_eq!((ended.exit_code(), ended.for_stderr()), (2, None));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::system::clock::now_ms;
 use answers::ranks;
 use answers::run_names;
 use api::ids::JobId;
-use api::jobs::{JobDetail, JobNotes, JobSummary, NewJob, RankCurve};
+use api::jobs::{JobDetail, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -105,9 +105,7 @@ pub async fn get(
 ) -> Result<Response, Error> {
     let summary = summary(&app, &job_id(&job)?).await?;
     let surveyed = surveyed(&app, &summary.id, &asker).await?;
-    let id = summary.id.clone();
-    let notes = app.store.read(move |reader| reader.job_notes(&id)).await?;
-    Ok(packed::json(&headers, &detail(summary, surveyed, &notes)))
+    Ok(packed::json(&headers, &detail(summary, surveyed)))
 }
 
 /// The same allocation site in all ranks: those that differ, the largest difference first.
@@ -238,12 +236,13 @@ async fn summary(app: &App, id: &JobId) -> Result<JobSummary, Error> {
     Ok(app.store.read(move |reader| reader.job(&id)).await?)
 }
 
-fn detail(summary: JobSummary, surveyed: Surveyed, notes: &JobNotes) -> JobDetail {
+fn detail(summary: JobSummary, surveyed: Surveyed) -> JobDetail {
     let Surveyed {
         ranks,
         survey,
         without,
+        notes,
     } = surveyed;
     let runs = ranks.into_iter().map(|rank| (rank.run, rank.name));
-    ranks::detail(summary, runs, &survey, without, notes)
+    ranks::detail(summary, runs, &survey, without, &notes)
 }

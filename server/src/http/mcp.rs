@@ -24,7 +24,8 @@ use api::runs::RunSummary;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, FromRequest, Request};
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use rmcp::model::JsonObject;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -53,6 +54,9 @@ pub async fn ask(
     let body = tokio::time::timeout(within, reading).await;
     let body = body.map_err(|_| Error::SlowBody(within))?;
     let body = body.map_err(JsonRejection::from)?;
+    if let Some(refused) = mcp::refusal(&body) {
+        return Ok((StatusCode::BAD_REQUEST, axum::Json(refused)).into_response());
+    }
     // When the client hangs up, the work ends, and so does the wait for a turn.
     let (_caller, presence) = Caller::waits();
     let gone = CancellationToken::new();

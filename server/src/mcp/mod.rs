@@ -7,6 +7,7 @@
 //! tools        what can be asked: each tool, its arguments, its answer
 //! of_one       answers about one recording; of_many about two, and about a dashboard's runs
 //! asker        who asks, and what all answers have in common
+//! message      what is sent instead of a message of the protocol
 //! answer       an answer in pages that fit into a context window
 //! ```
 //!
@@ -17,6 +18,7 @@ mod answer;
 mod arguments;
 mod asker;
 mod library;
+mod message;
 mod of_many;
 mod of_one;
 mod reference;
@@ -25,13 +27,15 @@ mod tools;
 pub use answer::Page;
 pub use arguments::recordings_of;
 pub use library::{Library, MOST_RUNS, Place, Recording};
+pub use message::refusal;
 pub use reference::{ENOUGH, Reference, only_one};
 pub use tools::{RUNS, call};
 
 use crate::limits::answering::Refused;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+    CustomResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -80,6 +84,15 @@ impl<A: Answers> ServerHandler for Agent<A> {
         Ok(ListToolsResult::with_all_items(tools::all()))
     }
 
+    // A known request whose parameters have another form is read as one of no known method.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(message::unknown(&request.method))
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -107,9 +120,10 @@ impl<A: Answers> ServerHandler for Agent<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::sync::oneshot::{Receiver, Sender, channel};
 
     /// Where it tells that it was asked, and that it ended.
@@ -137,6 +151,32 @@ mod tests {
             asked.send(()).expect("the test waits for it");
             std::future::pending().await
         }
+    }
+
+    #[tokio::test]
+    async fn arguments_that_are_no_object_are_wrong_parameters() {
+        let (never, _asks, _ends) = Never::new();
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let running = tokio::spawn(rmcp::serve_server(Agent(never), server));
+        let (read, mut write) = tokio::io::split(client);
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" } });
+        let call = json!({ "name": "leaks", "arguments": [1] });
+        for line in [
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call }),
+        ] {
+            let line = format!("{line}\n");
+            write.write_all(line.as_bytes()).await.unwrap();
+        }
+        let mut answers = BufReader::new(read).lines();
+        // The first answer is that to the greeting.
+        answers.next_line().await.unwrap();
+        let answer = answers.next_line().await.unwrap().unwrap();
+        assert!(answer.contains("-32602"), "{answer}");
+        assert!(answer.contains("`arguments` an object"), "{answer}");
+        drop((write, running));
     }
 
     #[tokio::test]

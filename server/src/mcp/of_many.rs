@@ -64,6 +64,7 @@ pub(super) fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     ] {
         answer.field(name, difference.series(series));
     }
+    answer.field("peak_is_least", &peak_is_least(difference));
     let sites = difference.sites.iter().map(|site| {
         let place = place_among(site, &difference.sites);
         let text = format!(
@@ -93,7 +94,13 @@ fn changed_device(difference: &Difference) -> Value {
         "headline": difference.headline, "leaks": difference.leaks,
         "allocated": difference.series(Series::Allocated),
         "reserved": difference.series(Series::Reserved),
+        "peak_is_least": peak_is_least(difference),
     })
+}
+
+/// Whether the peaks of the runs are only known to be no lower. Then their difference is a bound.
+fn peak_is_least(difference: &Difference) -> Value {
+    json!({ "base": difference.base.is_least(), "new": difference.new.is_least() })
 }
 
 fn compared(recording: Recording, profile: &Profile) -> ComparedRun {

@@ -15,7 +15,7 @@ use serde_json::json;
 use timeline::format::plural;
 use trace::alive::Dimension;
 use trace::known::Point;
-use trace::leaks::{Weight, counted_by, worst as worst_of};
+use trace::leaks::{Weight, alive_when, counted_by, worst as worst_of};
 use trace::stacks::StackIdx;
 use trace::steps::Word;
 use trace::tiles::with_caller;
@@ -130,7 +130,7 @@ pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusa
             step.name,
             step.first_event.0,
             step.end_event.0,
-            step.allocated_peak,
+            step.told_peak(),
             step.allocated_end,
             step.reserved_end
         );
@@ -168,6 +168,9 @@ pub(super) fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusa
     for caveat in &found.caveats {
         answer.text += &format!("{}\n", sentence(caveat));
     }
+    if let Some(growth) = &found.reserved_growth {
+        answer.text += &format!("{}\n", sentence(growth));
+    }
     let others = elsewhere(trace, Some(device.device), asker.watch);
     let others: Vec<String> = others.filter_map(|other| other.sentence()).collect();
     for other in &others {
@@ -177,6 +180,7 @@ pub(super) fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusa
     answer.field("verdict", &found.verdict);
     answer.field("reason", &found.reason);
     answer.field("caveats", &found.caveats);
+    answer.field("reserved_growth", &found.reserved_growth);
     answer.field("elsewhere", &others);
     answer.field("bytes_per_step", &found.bytes_per_step);
     answer.field("steps", &found.steps);
@@ -215,17 +219,12 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), frame_line);
     let made_in = group.made_in.as_ref();
     let made_in = made_in.map_or_else(String::new, |frame| format!(", in {}", frame_line(frame)));
-    // What grows within steps is given back at their ends.
     let is_within = group.pattern == Pattern::WithinStep;
-    let when = if is_within {
-        "after the last part"
-    } else {
-        "at the end"
-    };
+    let counted_by = counted_by(is_within, word);
+    let when = alive_when(is_within, &counted_by);
     let mut text = format!(
-        "{} {}, {} alive {when}: {place}{made_in}\n",
+        "{} {counted_by}, {} alive {when}: {place}{made_in}\n",
         Bytes(group.bytes_per_step.max(0.0).round() as u64),
-        counted_by(is_within, word),
         group.live_bytes
     );
     for frame in stack.iter().flatten() {

@@ -74,19 +74,22 @@ const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
      (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
       WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
 
-/// Which jobs are listed: not those that are deleted or the same as an earlier one, and not those
-/// of which nothing came, because all that was sent into them was cancelled or failed. Such a job
-/// is kept for a while, for whoever sends its ranks again.
+/// Which jobs are listed: not those that are deleted or the same as an earlier one, not those whose
+/// runs are all deleted, and not those of which nothing came, because all that was sent into them
+/// was cancelled or failed. The latter two are kept for a while, for whoever restores a run or
+/// sends the ranks again.
 const LISTED: &str = "same_as IS NULL AND deleted_ms IS NULL \
-     AND (EXISTS (SELECT 1 FROM job_ranks j WHERE j.job = jobs.id) \
+     AND (EXISTS (SELECT 1 FROM job_ranks j JOIN runs ON runs.id = j.run \
+         WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) \
        OR EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
          AND state IN ('announced', 'running')) \
-       OR NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
-         AND state IN ('cancelled', 'failed')))";
+       OR NOT EXISTS (SELECT 1 FROM job_ranks j WHERE j.job = jobs.id) \
+         AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
+           AND state IN ('cancelled', 'failed')))";
 
 impl Reader<'_> {
-    /// Jobs, newest first, without those that are deleted or the same as an earlier one and those
-    /// of which nothing came.
+    /// Jobs, newest first, without those that are deleted, as such or with all their runs, those
+    /// that are the same as an earlier one, and those of which nothing came.
     pub fn jobs(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobSummary>> {
         let sql =
             format!("{SUMMARIES} WHERE {LISTED} ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2");
@@ -360,11 +363,19 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Removes for good the jobs that were deleted before `before_ms`.
-    pub fn purge_jobs(&mut self, before_ms: i64) -> StoreResult<()> {
+    /// Removes for good the jobs that were deleted before `before_ms`, and those whose runs all
+    /// were: call this before [`Writer::purge_runs`]. Jobs into which ranks may still come stay, as
+    /// in [`Writer::forget_empty_jobs`].
+    pub fn purge_jobs(&mut self, before_ms: i64, awaited: &[JobId]) -> StoreResult<()> {
         let sql = "DELETE FROM jobs WHERE deleted_ms < ?1";
         self.tx.execute(sql, [before_ms])?;
-        Ok(())
+        let sql = "SELECT id FROM jobs WHERE id IN (SELECT job FROM job_ranks WHERE run IN \
+               (SELECT id FROM runs WHERE deleted_ms < ?1)) \
+             AND NOT EXISTS (SELECT 1 FROM job_ranks j JOIN runs ON runs.id = j.run \
+               WHERE j.job = jobs.id AND (runs.deleted_ms IS NULL OR runs.deleted_ms >= ?1)) \
+             AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
+               AND state IN ('announced', 'running'))";
+        self.forget_unawaited(sql, before_ms, awaited).map(drop)
     }
 
     /// Removes a job for good, and those that are the same; its runs stay.
@@ -388,15 +399,25 @@ impl Writer<'_> {
              AND id NOT IN (SELECT job FROM job_ranks) \
              AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
                AND state IN ('announced', 'running'))";
+        self.forget_unawaited(sql, before_ms, awaited)
+    }
+
+    /// Removes for good the jobs that `sql` finds, but those that are awaited. Returns how many.
+    fn forget_unawaited(
+        &mut self,
+        sql: &str,
+        before_ms: i64,
+        awaited: &[JobId],
+    ) -> StoreResult<usize> {
         let mut statement = self.tx.prepare_cached(sql)?;
         let rows = statement.query_map([before_ms], |row| row.get(0))?;
-        let mut empty: Vec<String> = rows.collect::<Result<_, _>>()?;
-        empty.retain(|id| awaited.iter().all(|job| job.as_str() != id));
-        for id in &empty {
+        let mut found: Vec<String> = rows.collect::<Result<_, _>>()?;
+        found.retain(|id| awaited.iter().all(|job| job.as_str() != id));
+        for id in &found {
             let sql = "DELETE FROM jobs WHERE id = ?1";
             self.tx.prepare_cached(sql)?.execute([id])?;
         }
-        Ok(empty.len())
+        Ok(found.len())
     }
 
     /// Stores the packed profile of a rank and replaces the earlier one.

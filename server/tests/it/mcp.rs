@@ -161,7 +161,9 @@ async fn answers_are_those_of_the_commands() {
     assert_eq!(page["remedies"][0]["change"], "no leaks");
     let (_, facts) = ask(&client, "inspect", json!({"recording": oom})).await;
     assert_eq!(facts["items"][0]["allocated"]["peak"], 2_026_082_304_u64);
-    let (_, leaks) = ask(&client, "leaks", json!({"recording": oom})).await;
+    let (text, leaks) = ask(&client, "leaks", json!({"recording": oom})).await;
+    let alive = "224 MiB alive at the end of the last whole step: ";
+    assert!(text.contains(alive), "{text}");
     assert_eq!(
         (&leaks["verdict"], &leaks["total"]),
         (&json!("leak"), &json!(3))

@@ -617,6 +617,34 @@ async fn a_job_tells_what_was_said_of_it_when_it_was_made() {
     assert_eq!(sentences.last().map(String::as_str), Some("By role."));
 }
 
+/// The files of ranks may be damaged: whoever sends the others says how many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_knows_of_ranks_that_were_not_sent() {
+    let server = Server::start().await;
+    let make = async |ranks: u32| {
+        let body = json!({ "name": "killed", "notes": { "ranks": ranks } }).to_string();
+        server.json(Method::POST, routes::JOBS, &body).await
+    };
+    make(4097).await.expect(StatusCode::BAD_REQUEST);
+    let job: JobSummary = make(5).await.expect(StatusCode::CREATED).read();
+    for rank in [0, 1, 3] {
+        send(&server, &job, rank, recorded(rank, 8)).await;
+    }
+    let detail = looked_at(&server, &job).await;
+    assert_eq!(detail.missing, [Rank(2), Rank(4)]);
+    let told = detail.sentences.last().map(String::as_str);
+    assert_eq!(told, Some("Ranks 2 and 4 are missing."));
+    let of_all = |said: &&String| said.starts_with("All ");
+    assert_eq!(detail.sentences.iter().find(of_all), None);
+    for rank in [2, 4] {
+        send(&server, &job, rank, recorded(rank, 8)).await;
+    }
+    let detail = looked_at(&server, &job).await;
+    assert!(detail.missing.is_empty());
+    let of_some = |said: &&String| said.contains("that were read");
+    assert_eq!(detail.sentences.iter().find(of_some), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_jobs_says_which_ranks_stand_out() {
     let server = Server::start().await;
