@@ -329,7 +329,7 @@ pub struct AuditEntry {
     pub address: String,
     /// What: `upload`, `share`, `revoke_link`, `delete_run`, `sign_in` …
     pub action: String,
-    /// What it was done to: an id, or a name.
+    /// What it was done to: an id, a name, or a name and an id: `llama (run_…)`.
     pub subject: String,
     /// In which project, where the server has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -146,6 +146,9 @@ pub enum ServerEvent {
         /// Which one.
         bench: BenchId,
     },
+    /// This listener was too slow, and missed what happened before. Whatever it shows it must read
+    /// again, among it how uploads stand: the last event of one is not sent again.
+    Missed,
 }
 
 /// It as it is read; `crate::lacks` says why.
@@ -165,6 +168,7 @@ enum EventTag {
     Upload,
     BenchProgress,
     BenchChanged,
+    Missed,
 }
 
 impl TryFrom<ReadEvent> for ServerEvent {
@@ -186,6 +190,7 @@ impl TryFrom<ReadEvent> for ServerEvent {
             EventTag::BenchChanged => ServerEvent::BenchChanged {
                 bench: read.bench.ok_or(Lacks("bench"))?,
             },
+            EventTag::Missed => ServerEvent::Missed,
         })
     }
 }
@@ -226,6 +231,7 @@ mod tests {
             format!(r#"{{"kind":"upload","upload":"{upload}","progress":{progress}}}"#)
         };
         check(r#"{"kind":"runs_changed"}"#, &[]);
+        check(r#"{"kind":"missed"}"#, &[]);
         check(&of_upload(r#"{"state":"cancelled"}"#), &[]);
         let running = r#"{"state":"running","phase":"receiving","received":5,"total":null,"#;
         let running = format!(r#"{running}"events":7,"rate":9}}"#);

@@ -13,14 +13,19 @@ use trace::units::Bytes;
 pub struct Usage {
     /// When it was measured, milliseconds since the epoch; at most a minute ago.
     pub at_ms: i64,
-    /// All projects together.
+    /// All projects together, without those of `unknown`.
     pub parts: StoredParts,
     /// Each project, the first one first.
     pub projects: Vec<ProjectUsage>,
     /// The runs that take most, of all projects, the largest first; deleted ones are not among
     /// them.
     pub largest: Vec<LargeRun>,
-    /// Projects whose databases cannot be read.
+    /// What each person's runs take, of all projects, the largest first. Deleted runs that still
+    /// take room are among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<PersonUsage>,
+    /// Projects whose databases cannot be read, or of closed ones are of an older version. They
+    /// are counted nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<ProjectName>,
 }
@@ -28,6 +33,14 @@ pub struct Usage {
 impl Usage {
     /// How many of the largest runs are named.
     pub const MOST_LARGEST: usize = 20;
+    /// How many people are named.
+    pub const MOST_PEOPLE: usize = 100;
+
+    /// Whether it is known of any run who sent it: only where people sign in.
+    pub fn names_people(&self) -> bool {
+        let mut people = self.people.iter();
+        people.any(|person| person.uploaded_by.is_some())
+    }
 }
 
 /// Bytes on disk by what they are. Files are in the blob store, everything else is in the database.
@@ -123,6 +136,19 @@ pub struct FreedByRule {
     /// How many runs it would delete.
     pub runs: u64,
     /// What they take, as stored.
+    pub stored: Bytes,
+}
+
+/// What the runs of a person take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PersonUsage {
+    /// Who sent them; absent for those of which it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uploaded_by: Option<String>,
+    /// How many.
+    pub runs: u64,
+    /// What they take: their files as stored, events, pictures and tensors.
     pub stored: Bytes,
 }
 

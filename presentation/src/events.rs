@@ -57,6 +57,7 @@ mod tests {
             parse(r#"{"kind":"runs_changed"}"#),
             Some(ServerEvent::RunsChanged)
         );
+        assert_eq!(parse(r#"{"kind":"missed"}"#), Some(ServerEvent::Missed));
         assert_eq!(parse(r#"{"kind":"full_moon"}"#), None);
         assert_eq!(parse(""), None);
     }

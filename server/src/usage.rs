@@ -11,13 +11,16 @@ use crate::store::{Reader, RunSize, Store, StoreResult, UNDO};
 use crate::system::data_folder::DATABASE;
 use api::ids::RunId;
 use api::projects::{Keep, ProjectName};
-use api::usage::{DeletedRuns, FreedByRule, LargeRun, ProjectUsage, StoredParts, Usage};
+use api::usage::{
+    DeletedRuns, FreedByRule, LargeRun, PersonUsage, ProjectUsage, StoredParts, Usage,
+};
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use trace::units::Bytes;
 
 /// How long an answer is kept.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -32,6 +35,7 @@ pub struct Measured {
     keep: Option<Keep>,
     of_project: ProjectUsage,
     largest: Vec<LargeRun>,
+    people: Vec<PersonUsage>,
 }
 
 impl Measured {
@@ -51,6 +55,11 @@ impl Measured {
         let rule = keep.as_ref();
         let rule = rule.filter(|keep| retention::check(keep).is_ok());
         let outlook = retention::outlook(reader, rule, now_ms)?;
+        let people = people(sizes.iter().map(|run| PersonUsage {
+            uploaded_by: run.uploaded_by.clone(),
+            runs: 1,
+            stored: run.all(),
+        }));
         let (deleted, listed): (Vec<RunSize>, Vec<RunSize>) =
             sizes.into_iter().partition(|run| run.deleted_ms.is_some());
         let of_project = ProjectUsage {
@@ -65,6 +74,7 @@ impl Measured {
             keep,
             of_project,
             largest: largest(reader, project, listed, &outlook)?,
+            people,
         })
     }
 }
@@ -105,6 +115,24 @@ fn freed(listed: &[RunSize], outlook: &Outlook) -> FreedByRule {
     }
 }
 
+/// What the runs of each person take, the largest first.
+fn people(parts: impl Iterator<Item = PersonUsage>) -> Vec<PersonUsage> {
+    let mut found: BTreeMap<Option<String>, PersonUsage> = BTreeMap::new();
+    for part in parts {
+        let none = PersonUsage {
+            uploaded_by: part.uploaded_by.clone(),
+            runs: 0,
+            stored: Bytes::ZERO,
+        };
+        let person = found.entry(part.uploaded_by).or_insert(none);
+        person.runs += part.runs;
+        person.stored += part.stored;
+    }
+    let mut people: Vec<PersonUsage> = found.into_values().collect();
+    people.sort_by_key(|person| Reverse(person.stored));
+    people
+}
+
 fn largest(
     reader: &Reader,
     project: &ProjectName,
@@ -140,11 +168,14 @@ pub fn together(projects: &[Arc<Measured>], unknown: Vec<ProjectName>) -> Usage 
     // What is equally large stays in the order of projects.
     largest.sort_by_key(|run| Reverse(run.stored));
     largest.truncate(Usage::MOST_LARGEST);
+    let mut people = people(projects.iter().flat_map(|one| one.people.iter().cloned()));
+    people.truncate(Usage::MOST_PEOPLE);
     Usage {
         at_ms: projects.iter().map(|one| one.at_ms).min().unwrap_or(0),
         parts: all.iter().map(|project| project.parts).sum(),
         projects: all,
         largest,
+        people,
         unknown,
     }
 }

@@ -297,6 +297,9 @@ pub struct BenchRow {
     pub spark: Vec<Bytes>,
     /// The run that its recording became, while that is there.
     pub run: Option<RunId>,
+    /// What of it could not be stored, and why: the row is done without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What was assumed of a patch that has no public source, and whether it can be true.
     pub hypothesis: Option<Hypothesis>,
     /// Why a patch changes nothing here, where that is asserted from its source and not computed.
@@ -320,6 +323,7 @@ struct ReadRow {
     result: Option<BenchResult>,
     spark: Vec<Bytes>,
     run: Option<RunId>,
+    note: Option<String>,
     hypothesis: Option<Hypothesis>,
     asserted: Option<String>,
     measured: Option<Evidence>,
@@ -340,6 +344,7 @@ impl From<ReadRow> for BenchRow {
             result: row.result,
             spark: row.spark,
             run: row.run,
+            note: row.note,
             hypothesis: row.hypothesis,
             asserted: row.asserted,
             known: Known {
@@ -496,10 +501,13 @@ pub struct BenchStep {
     /// Reserved at its end.
     pub reserved: Bytes,
     /// Entries of the tracker.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub tracker: u64,
     /// Tensors in the backward stash.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub bwd_stash: u64,
     /// Pinned host memory in use.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub host_pinned: Bytes,
     /// How long it took, in the device's own time.
     pub seconds: f64,

@@ -41,10 +41,13 @@ pub struct BenchResult {
     /// has the elements of another view.
     pub races: u64,
     /// Entries of the tracker at the end.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub tracker_end: u64,
     /// Tensors in the backward stash at the end.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub bwd_stash_end: u64,
     /// Pinned host memory in use at the end.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub host_pinned_end: Bytes,
     /// Most pinned host memory that was taken from the system; the pool gives none back. `null`
     /// where an older result does not say.
@@ -87,16 +90,21 @@ pub struct CardFacts {
     /// Memory of the card.
     pub total: Bytes,
     /// Free before the row allocated anything, as the driver sees it.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub free_at_start: Bytes,
     /// Lowest free memory after any segment was allocated, as the driver sees it.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub free_min: Bytes,
     /// Most memory that the row took, as the driver sees it.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub peak_used: Bytes,
     /// Restored tensors whose checksum was compared with what was packed.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub verified_tensors: u64,
     /// Of the verified tensors, how many held other bytes.
     #[serde(default)]
     pub corrupted_tensors: u64,
     /// Events that were waited for, because the decisions' clock was ahead of the card.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub early_decisions: u64,
 }

@@ -2,8 +2,7 @@
 
 use super::child::ChildSpec;
 use crate::ingest::{Broken, IngestError, Sender, Uploads};
-use crate::store::AliveTensor;
-use crate::store::{Store, StoreError};
+use crate::store::{AliveTensor, Store, StoreError};
 use crate::tensors::{self, TensorTable};
 use api::ids::RunId;
 use api::runs::RunSource;
@@ -20,27 +19,58 @@ use tokio_util::sync::CancellationToken;
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
-/// Makes a run called `name` from a row's files, unless `cancel` fires before it is one.
+/// What was kept of a row's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The run that the recording became.
+    pub run: Option<RunId>,
+    /// What could not be kept, and why.
+    pub note: Option<String>,
+}
+
+/// Makes a run called `name` from a row's files, unless `cancel` fires before it is one. What
+/// cannot be kept takes nothing else with it.
 ///
 /// # Errors
-/// Why it did not become one.
+/// [`Cancelled`].
 pub async fn keep_recording(
     uploads: &Uploads,
     store: &Store,
     spec: &ChildSpec,
     name: String,
     cancel: &CancellationToken,
-) -> Result<RunId, KeepError> {
+) -> Result<Kept, Cancelled> {
+    let run = match keep_snapshot(uploads, &spec.recording, name, cancel).await {
+        Ok(run) => run,
+        Err(KeepError::Ingest(IngestError::Cancelled)) if cancel.is_cancelled() => {
+            return Err(Cancelled);
+        }
+        Err(error) => {
+            return Ok(Kept {
+                run: None,
+                note: Some(missing("recording", &error)),
+            });
+        }
+    };
+    let kept = keep_tensors(store, spec, run.clone()).await;
+    Ok(Kept {
+        run: Some(run),
+        note: kept.err().map(|error| missing("list of tensors", &error)),
+    })
+}
+
+fn missing(what: &str, why: &KeepError) -> String {
+    format!("its {what} is missing, because it cannot be stored: {why}")
+}
+
+async fn keep_tensors(store: &Store, spec: &ChildSpec, run: RunId) -> Result<(), KeepError> {
     let packed = std::fs::read(&spec.tensors)?;
-    let run = keep_snapshot(uploads, &spec.recording, name, cancel).await?;
-    let id = run.clone();
     let keep = store.write(move |writer| {
         let table = TensorTable::unpack(&packed).map_err(StoreError::Packing)?;
         let alive: Vec<AliveTensor> = table.alive().collect();
-        writer.set_tensors(&id, tensors::VERSION, &packed, &alive)
+        writer.set_tensors(&run, tensors::VERSION, &packed, &alive)
     });
-    keep.await?;
-    Ok(run)
+    Ok(keep.await?)
 }
 
 async fn keep_snapshot(
@@ -68,10 +98,14 @@ async fn keep_snapshot(
     Ok(arrived.run)
 }
 
-/// Why a recording did not become a run.
+/// The row was cancelled before its recording was a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+/// Why a file was not kept.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    /// The file cannot be read.
+enum KeepError {
+    /// It cannot be read.
     #[error(transparent)]
     File(#[from] io::Error),
     /// It cannot be stored.

@@ -2,8 +2,9 @@
 //!
 //! `catalog` has what can be run and `card` whether there is a GPU. `request` checks a request, and
 //! `queue` runs its rows one after the other. `process` runs one row in a child and watches it;
-//! `child` is the program in there. `keep` makes a run from its recording. `judge` compares the
-//! rows of a bench with their baseline, `behind` the tensors that two rows leave alive.
+//! `child` is the program in there. `keep` makes a run from its recording, and `ending` writes down
+//! how it ended. `verdicts` compares the rows of a bench with their baseline, `behind` the tensors
+//! that two rows leave alive.
 //!
 //! The child is this program again, with a command that is not for people. So a fault of a driver,
 //! or running out of memory, ends one row and never the dashboard.
@@ -12,6 +13,7 @@ mod behind;
 mod card;
 pub mod catalog;
 mod child;
+mod ending;
 mod error;
 #[cfg(feature = "faults")]
 mod fault;

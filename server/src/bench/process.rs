@@ -62,15 +62,6 @@ enum Stop {
     Unheard(io::ErrorKind),
 }
 
-/// The last message of the process.
-enum LastWord {
-    Done {
-        base: String,
-        result: Box<BenchResult>,
-    },
-    Refused(String),
-}
-
 /// Runs a row. `on_step` is called for each step; the process is ended when `cancel` fires.
 pub async fn run(
     spec: &ChildSpec,
@@ -86,6 +77,7 @@ pub async fn run(
             return Ended { steps, how };
         }
     };
+    // It counts if the process then ends as it should.
     let mut last_word = None;
     let stop = loop {
         match watched.next(cancel).await {
@@ -94,9 +86,9 @@ pub async fn run(
                 steps.push(step);
             }
             Heard::Line(Line::Done { base, result }) => {
-                last_word = Some(LastWord::Done { base, result });
+                last_word = Some(How::Done { base, result });
             }
-            Heard::Line(Line::Refused { reason }) => last_word = Some(LastWord::Refused(reason)),
+            Heard::Line(Line::Refused { reason }) => last_word = Some(How::Failed(reason)),
             Heard::End => break watched.gone(cancel).await,
             Heard::Stop(stop) => break Some(stop),
         }
@@ -210,7 +202,7 @@ impl Watched {
         resident_in(&status)
     }
 
-    async fn end(mut self, stop: Option<Stop>, last_word: Option<LastWord>) -> How {
+    async fn end(mut self, stop: Option<Stop>, last_word: Option<How>) -> How {
         if stop.is_some() {
             // Fails only if the process has ended.
             let _ = self.child.start_kill();
@@ -220,25 +212,19 @@ impl Watched {
         // A process that this one has started may hold its stderr open for as long as it likes.
         let words = timeout(LAST_WORDS_WITHIN, self.stderr).await;
         let words = words.map_or_else(|_| String::new(), Result::unwrap_or_default);
-        let failed = |reason: String| How::Failed(reason);
         match (stop, last_word, status) {
             (Some(Stop::Cancelled), _, _) => How::Cancelled,
-            (Some(Stop::Time(limit)), _, _) => failed(format!(
+            (Some(Stop::Time(limit)), _, _) => How::Failed(format!(
                 "it took longer than {} s, the limit of this server (--row-seconds)",
                 limit.as_secs_f64()
             )),
-            (Some(Stop::Memory(limit)), _, _) => failed(too_much_memory(limit)),
+            (Some(Stop::Memory(limit)), _, _) => How::Failed(too_much_memory(limit)),
             (Some(Stop::Unheard(why)), _, _) => {
-                failed(format!("what its process says cannot be read: {why}"))
+                How::Failed(format!("what its process says cannot be read: {why}"))
             }
-            (None, _, Err(error)) => failed(format!("its process was lost: {error}")),
-            (None, Some(LastWord::Done { base, result }), Ok(status)) if status.success() => {
-                How::Done { base, result }
-            }
-            (None, Some(LastWord::Refused(reason)), Ok(status)) if status.success() => {
-                failed(reason)
-            }
-            (None, _, Ok(status)) => failed(why_it_died(status, &words, self.memory)),
+            (None, _, Err(error)) => How::Failed(format!("its process was lost: {error}")),
+            (None, Some(said), Ok(status)) if status.success() => said,
+            (None, _, Ok(status)) => How::Failed(why_it_died(status, &words, self.memory)),
         }
     }
 }

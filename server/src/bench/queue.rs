@@ -7,16 +7,17 @@
 use super::card::find_card;
 use super::catalog;
 use super::child::ChildSpec;
+use super::ending::Ending;
 use super::error::BenchError;
-use super::keep::{KeepError, keep_recording};
+use super::keep::{Cancelled, keep_recording};
 use super::process::{self, Ended, How};
-use super::verdicts::changed_verdicts;
 use super::{BenchSettings, behind, request};
-use crate::ingest::{IngestError, Uploads};
+use crate::ingest::Uploads;
 use crate::limits::clients::Refusal;
 use crate::limits::clients::quota::Crowd;
 use crate::limits::turns::{Queue, Turns};
-use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult};
+use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult, Writer};
+use crate::system::causes;
 use crate::system::clock::now_ms;
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
@@ -39,6 +40,11 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// How long the queue waits after the database failed.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// How often a database may refuse the end of a row before that is told, and how many pauses there
+/// are at most between later tries.
+const TRIES: u32 = 3;
+const MOST_PAUSES: u32 = 15;
 
 /// The service. Cloning shares it.
 #[derive(Clone)]
@@ -63,11 +69,29 @@ struct Shared {
 }
 
 /// The running row.
-#[derive(Clone)]
 struct Running {
+    bench: BenchId,
     row: BenchRowId,
     progress: BenchProgress,
+    /// Steps done.
+    steps: Vec<BenchStep>,
+    /// It has ended, and this is why the database does not say so.
+    unwritten: Option<String>,
     cancel: CancellationToken,
+}
+
+impl Running {
+    /// How the row stands that the database calls running.
+    fn state(&self) -> BenchRowState {
+        match &self.unwritten {
+            Some(reason) => BenchRowState::Failed {
+                reason: reason.clone(),
+            },
+            None => BenchRowState::Running {
+                progress: self.progress,
+            },
+        }
+    }
 }
 
 impl Benches {
@@ -111,7 +135,7 @@ impl Benches {
     pub async fn recover(&self) -> StoreResult<()> {
         // The folder is missing or cannot be removed: neither matters.
         let _ = std::fs::remove_dir_all(&self.shared.folder);
-        let requeue = |writer: &mut crate::store::Writer| writer.requeue_bench_rows(now_ms());
+        let requeue = |writer: &mut Writer| writer.requeue_bench_rows(now_ms());
         let queued = self.shared.store.write(requeue).await?;
         if queued > 0 {
             tracing::info!(queued, "queued rows again that a stopped server left");
@@ -173,7 +197,11 @@ impl Benches {
     /// The database's.
     pub async fn list(&self, slice: Slice) -> StoreResult<Vec<BenchSummary>> {
         let read = self.shared.store.read(move |reader| reader.benches(slice));
-        read.await
+        let mut benches = read.await?;
+        if let Some(running) = self.running().as_ref() {
+            correct_counts(&mut benches, running);
+        }
+        Ok(benches)
     }
 
     /// A bench with its rows in their current state, and the numbers of others beside them.
@@ -184,19 +212,24 @@ impl Benches {
         let wanted = id.clone();
         let read = self.shared.store.read(move |reader| reader.bench(&wanted));
         let mut bench = read.await?;
-        let running = self.running().clone();
         for row in &mut bench.rows {
             catalog::add_known(row, bench.capacity);
-            add_progress(row, running.as_ref());
+        }
+        if let Some(running) = self.running().as_ref() {
+            add_progress(&mut bench.rows, running);
         }
         Ok(bench)
     }
 
-    /// Every step of a row.
+    /// Every step that a row has done so far.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     pub async fn steps(&self, row: BenchRowId) -> StoreResult<Vec<BenchStep>> {
+        // Before the database is asked: a row is there with its steps before it stops running.
+        if let Some(running) = self.running().as_ref().filter(|it| it.row == row) {
+            return Ok(running.steps.clone());
+        }
         let read = self.shared.store.read(move |reader| {
             reader.bench_of_row(&row)?;
             reader.bench_steps(&row)
@@ -356,7 +389,7 @@ impl Benches {
     /// The next row, and what cancels it.
     async fn take_up(&self) -> StoreResult<Option<(BenchJob, CancellationToken)>> {
         let benches = self.clone();
-        let claim = move |writer: &mut crate::store::Writer| {
+        let claim = move |writer: &mut Writer| {
             let Some(job) = writer.claim_bench_row(now_ms())? else {
                 return Ok(None);
             };
@@ -367,8 +400,11 @@ impl Benches {
             };
             // Inside of the transaction: whoever then reads that it is running can cancel it.
             *benches.running() = Some(Running {
+                bench: job.bench.clone(),
                 row: job.row.clone(),
                 progress,
+                steps: Vec::new(),
+                unwritten: None,
                 cancel: cancel.clone(),
             });
             Ok(Some((job, cancel)))
@@ -403,21 +439,46 @@ impl Benches {
         ended
     }
 
-    /// Writes down how a row ended, as soon as the database can be written.
-    async fn keep_end(&self, job: &BenchJob, ended: (BenchEnd, Vec<BenchStep>)) {
-        let ended = Arc::new(ended);
-        while let Err(error) = self.finish(job, Arc::clone(&ended)).await {
+    /// Writes down how a row ended, as soon as the database can be written. What it refuses again
+    /// and again is left out. As long as it refuses everything, the row is told as failed.
+    async fn keep_end(&self, job: &BenchJob, (end, steps): (BenchEnd, Vec<BenchStep>)) {
+        if let BenchEnd::Failed { reason } = &end {
+            tracing::info!(row = %job.row, config = %job.config, reason, "a row failed");
+        }
+        let (store, ending) = (&self.shared.store, Ending::of(job, end, steps));
+        let mut refused = 0;
+        while let Err(error) = ending.write(store).await {
             tracing::error!(row = %job.row, %error, "cannot write down how a row ended");
             if let StoreError::Conflict(_) | StoreError::NotFound { .. } = error {
                 // It is no longer running, so there is nothing to end.
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            refused += 1;
+            if refused >= TRIES {
+                // On a full disk there may be room for a part; later there is for all of it.
+                let (why, may_pass) = (causes::in_one_line(&error), error.refuses_writes());
+                if !may_pass && ending.write_less(store, &why).await {
+                    break;
+                }
+                self.cannot_be_written(&why);
+                self.changed(&job.bench);
+            }
+            let pauses = (refused + 1).saturating_sub(TRIES).clamp(1, MOST_PAUSES);
+            tokio::time::sleep(PAUSE * pauses).await;
         }
         *self.running() = None;
         self.changed(&job.bench);
-        if let BenchEnd::Done { .. } = ended.0 {
+        if ending.is_done() {
             self.runs_changed();
+        }
+    }
+
+    fn cannot_be_written(&self, why: &str) {
+        if let Some(running) = &mut *self.running() {
+            running.unwritten = Some(format!(
+                "it ended, but how it ended cannot be stored: {why}. The server tries again, and \
+                 runs it again after a restart"
+            ));
         }
     }
 
@@ -459,43 +520,18 @@ impl Benches {
                 let name = catalog::run_name(&job.config, &job.patches);
                 let Shared { uploads, store, .. } = &*self.shared;
                 match keep_recording(uploads, store, &spec, name, cancel).await {
-                    Ok(run) => BenchEnd::Done {
+                    Ok(kept) => BenchEnd::Done {
                         status: verdict(&result, !job.patches.is_empty(), None),
                         result,
                         base,
-                        run: Some(run),
+                        run: kept.run,
+                        note: kept.note,
                     },
-                    Err(KeepError::Ingest(IngestError::Cancelled)) if cancel.is_cancelled() => {
-                        BenchEnd::Cancelled
-                    }
-                    Err(error) => BenchEnd::Failed {
-                        reason: format!("it ran, but its recording cannot be stored: {error}"),
-                    },
+                    Err(Cancelled) => BenchEnd::Cancelled,
                 }
             }
         };
         (end, steps)
-    }
-
-    async fn finish(
-        &self,
-        job: &BenchJob,
-        ended: Arc<(BenchEnd, Vec<BenchStep>)>,
-    ) -> StoreResult<()> {
-        if let BenchEnd::Failed { reason } = &ended.0 {
-            tracing::info!(row = %job.row, config = %job.config, reason, "a row failed");
-        }
-        let (row, bench) = (job.row.clone(), job.bench.clone());
-        let write = self.shared.store.write(move |writer| {
-            let (end, steps) = &*ended;
-            writer.finish_bench_row(&row, end, steps, now_ms())?;
-            let rows = writer.reader().bench(&bench)?.rows;
-            for (row, status) in changed_verdicts(&rows) {
-                writer.set_bench_status(&row, status)?;
-            }
-            Ok(())
-        });
-        write.await
     }
 
     fn moved_on(&self, step: &BenchStep) -> BenchProgress {
@@ -505,7 +541,9 @@ impl Benches {
                 progress.step = step.step + 1;
                 progress.allocated = step.allocated;
                 progress.peak = progress.peak.max(step.peak_allocated);
-                *progress
+                let progress = *progress;
+                running.steps.push(*step);
+                progress
             }
             None => BenchProgress::default(),
         }
@@ -570,81 +608,23 @@ fn no_folder(error: &io::Error) -> BenchEnd {
     }
 }
 
-fn add_progress(row: &mut BenchRow, running: Option<&Running>) {
-    if let Some(running) = running
-        && running.row == row.id
-        && let BenchRowState::Running { progress } = &mut row.state
+fn add_progress(rows: &mut [BenchRow], running: &Running) {
+    if let Some(row) = rows.iter_mut().find(|row| row.id == running.row)
+        && let BenchRowState::Running { .. } = row.state
     {
-        *progress = running.progress;
+        row.state = running.state();
+    }
+}
+
+/// Counts a row as failed that has ended, where the database does not say so.
+fn correct_counts(benches: &mut [BenchSummary], running: &Running) {
+    let mut found = benches.iter_mut();
+    let found = found.find(|bench| bench.id == running.bench && bench.rows.running > 0);
+    if let Some(bench) = found.filter(|_| running.unwritten.is_some()) {
+        bench.rows.running -= 1;
+        bench.rows.failed += 1;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::App;
-    use crate::config::Config;
-    use crate::limits::turns::Turn;
-    use serde_json::json;
-
-    /// A server with one row that has just been taken up, by the test in place of the queue.
-    async fn taken_up(folder: &std::path::Path) -> (Arc<App>, Turn, BenchJob, CancellationToken) {
-        let app = App::open(Config::new(folder.join("data"))).await.unwrap();
-        let turn = app.benches.turn().take().await;
-        let request = json!({
-            "device": "sim", "rows": [{ "config": "te-fused-attention-fp8", "patches": [] }],
-        });
-        let request = serde_json::from_value(request).unwrap();
-        app.benches.start(&request).await.unwrap();
-        let (job, cancel) = app.benches.take_up().await.unwrap().unwrap();
-        (app, turn, job, cancel)
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_row_that_is_just_taken_up_can_be_cancelled() {
-        let folder = tempfile::tempdir().unwrap();
-        let (app, _turn, job, cancel) = taken_up(folder.path()).await;
-        app.benches.cancel_row(job.row.clone()).await.unwrap();
-        assert!(cancel.is_cancelled());
-    }
-
-    /// What lists of runs say of a row goes with its result, and with its bench.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn lists_of_runs_are_told_when_a_row_is_run_again_or_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let (app, _turn, job, _) = taken_up(folder.path()).await;
-        let benches = &app.benches;
-        let end = (BenchEnd::Cancelled, Vec::new());
-        benches.keep_end(&job, end).await;
-        let mut told = app.events.subscribe();
-        let mut times_told = || {
-            let events = std::iter::from_fn(|| told.try_recv().ok());
-            let of_runs = events.filter(|event| matches!(event, ServerEvent::RunsChanged));
-            of_runs.count()
-        };
-        benches.rerun(job.row.clone()).await.unwrap();
-        assert_eq!(times_told(), 1);
-        benches.cancel(&job.bench).await.unwrap();
-        assert_eq!(times_told(), 0);
-        benches.delete(&job.bench).await.unwrap();
-        assert_eq!(times_told(), 1);
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn the_end_of_a_row_is_written_down_once_the_database_can_be_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let (app, _turn, job, _) = taken_up(folder.path()).await;
-        let store = &app.store;
-        store.write(|writer| writer.end_no_rows()).await.unwrap();
-        let keeping = app
-            .benches
-            .keep_end(&job, (BenchEnd::Cancelled, Vec::new()));
-        let again = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            store.write(|writer| writer.end_rows_again()).await.unwrap();
-        };
-        tokio::join!(keeping, again);
-        let bench = app.benches.bench(&job.bench).await.unwrap();
-        assert_eq!(bench.rows[0].state, BenchRowState::Cancelled);
-    }
-}
+mod tests;

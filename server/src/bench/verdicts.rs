@@ -44,6 +44,7 @@ mod tests {
                 result: Some(result),
                 spark: vec![],
                 run: None,
+                note: None,
                 hypothesis: None,
                 asserted: None,
                 known: Known::default(),

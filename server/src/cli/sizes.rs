@@ -10,7 +10,7 @@ use crate::system::data_folder::DATABASE;
 use crate::system::table::Table;
 use crate::usage::{glance, together};
 use api::projects::{Keep, ProjectName};
-use api::usage::{LargeRun, ProjectUsage, StoredParts, Usage};
+use api::usage::{LargeRun, PersonUsage, ProjectUsage, StoredParts, Usage};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,9 +78,13 @@ fn told(data: &Path, usage: &Usage) -> String {
     text += &projects(&usage.projects);
     for project in &usage.unknown {
         text += &format!(
-            "what the project {project} takes is not known: its database is of an older version, \
-             or cannot be read\n"
+            "what the project {project} takes is not known, and counted nowhere here: its database \
+             is of an older version, or cannot be read\n"
         );
+    }
+    if usage.names_people() {
+        text += "\n";
+        text += &people(&usage.people);
     }
     if !usage.largest.is_empty() {
         text += "\n";
@@ -131,6 +135,19 @@ fn projects(projects: &[ProjectUsage]) -> String {
                 || "no rule".to_owned(),
                 |rule| of_runs(rule.stored, rule.runs),
             ),
+        ]);
+    }
+    table.print("")
+}
+
+fn people(people: &[PersonUsage]) -> String {
+    let mut table = Table::new(["uploaded by", "runs", "stored"]);
+    for person in people {
+        let by = person.uploaded_by.clone();
+        table.row([
+            by.unwrap_or_else(|| "not known".to_owned()),
+            count(person.runs),
+            person.stored.to_string(),
         ]);
     }
     table.print("")
@@ -201,6 +218,11 @@ mod tests {
                 uploaded_by: Some("bo".to_owned()),
                 held: vec![WhyKept::Pinned, WhyKept::Link],
             }],
+            people: vec![PersonUsage {
+                uploaded_by: Some("bo".to_owned()),
+                runs: 1200,
+                stored: Bytes::mib(3),
+            }],
             unknown: vec!["vision".parse().unwrap()],
         };
         let text = told(Path::new("data"), &usage);
@@ -209,7 +231,8 @@ mod tests {
             "files as stored       3.00 MiB   75 %",
             "1,200  3.00 MiB  1.00 MiB  5.00 KiB (2 runs) until 1970-01-01 00:10",
             "7.00 KiB (1 run)",
-            "what the project vision takes is not known: its database is of an older version, or",
+            "bo           1,200  3.00 MiB",
+            "what the project vision takes is not known, and counted nowhere here: its database",
             "pretrain, rank 0  2.00 MiB  run_a     main  1970-01-01 00:00 UTC  bo  pinned, opened",
         ] {
             assert!(text.contains(said), "{said}: {text}");

@@ -26,7 +26,7 @@ impl Subject {
         Extension(Subject(subject.to_string()))
     }
 
-    /// What is gone or back. Its path has only the id, whose name nobody can look up any more.
+    /// Something by its name and its id. Once it is gone, nobody can look up the name any more.
     pub fn called(name: &str, id: impl Display) -> Subject {
         Subject(format!("{name} ({id})"))
     }
@@ -42,13 +42,14 @@ pub struct SignedIn(pub Entry);
 pub struct Unnoted;
 
 /// Methods, routes, and the audit's words for them.
-const ACTIONS: [(Method, &str, &str); 57] = [
+const ACTIONS: [(Method, &str, &str); 58] = [
     (Method::PUT, "/api/upload/{name}", "upload"),
     (Method::PUT, "/api/uploads/{upload}", "upload"),
     (Method::DELETE, "/api/uploads/{upload}", "cancel_upload"),
     (Method::POST, "/api/samples/{name}", "open_sample"),
     (Method::POST, "/api/jobs", "make_job"),
     (Method::DELETE, "/api/jobs/{job}", "delete_job"),
+    (Method::PATCH, "/api/jobs/{job}/labels", "label_job"),
     (Method::PATCH, "/api/runs/{run}", "rename_run"),
     (Method::PATCH, "/api/runs/{run}/labels", "label_run"),
     (Method::POST, "/runs/{run}/labels", "label_run"),

@@ -143,7 +143,7 @@ pub async fn rerun_row(
     answer(&app, &bench).await
 }
 
-/// Every step of a row, as numbers.
+/// Every step that a row has done so far, as numbers, also while it runs.
 #[utoipa::path(get, path = "/api/bench/rows/{row}/steps", tag = "bench",
     params(("row" = String, Path)),
     responses(

@@ -40,7 +40,7 @@ pub enum Listen {
 }
 
 /// Whatever changes on the server, so that open pages refresh: first how unfinished uploads stand,
-/// then each change.
+/// then each change. A listener that is too slow is told that it missed some.
 #[utoipa::path(get, path = "/api/events", tag = "server",
     responses(
         (status = 200,
@@ -182,6 +182,12 @@ impl RunsTold {
         self.due.is_none()
     }
 
+    /// Runs changed, which is told as soon as something is told again.
+    fn put_off(&mut self, now: Instant) {
+        let next = self.last.map(|last| last + RUNS_EVERY);
+        self.due = Some(next.map_or(now, |next| next.max(now)));
+    }
+
     /// Whether what was put off is to be told now.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
@@ -217,8 +223,13 @@ async fn next_change(mut changes: Changes) -> Option<(ServerEvent, Changes)> {
             None => changes.events.recv().await,
         };
         match next {
-            // A listener that fell behind must read everything again.
-            Ok(ServerEvent::RunsChanged) | Err(RecvError::Lagged(_)) => {
+            // A listener that fell behind must read everything again. One that does not know the
+            // event reads the runs again.
+            Err(RecvError::Lagged(_)) => {
+                changes.runs.put_off(Instant::now());
+                return Some((ServerEvent::Missed, changes));
+            }
+            Ok(ServerEvent::RunsChanged) => {
                 if changes.runs.changed(Instant::now()) {
                     return Some((ServerEvent::RunsChanged, changes));
                 }
@@ -305,5 +316,28 @@ mod tests {
         assert_eq!(told, [(runs.clone(), false), (other, false), (runs, true)]);
         drop(sender);
         assert!(next_change(changes).await.is_none());
+    }
+
+    /// The end of an upload may be among what it missed.
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_fell_behind_is_told_to_read_everything_again() {
+        let sender = broadcast::Sender::new(2);
+        let mut changes = Changes::of(sender.subscribe());
+        let upload: UploadId = crate::identity::upload_id();
+        for progress in [0, 1, 2].map(|_| UploadProgress::Cancelled) {
+            let upload = upload.clone();
+            sender
+                .send(ServerEvent::Upload { upload, progress })
+                .unwrap();
+        }
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let (event, rest) = next_change(changes).await.unwrap();
+            told.push(event);
+            changes = rest;
+        }
+        let progress = UploadProgress::Cancelled;
+        let kept = ServerEvent::Upload { upload, progress };
+        assert_eq!(told, [ServerEvent::Missed, ServerEvent::RunsChanged, kept]);
     }
 }

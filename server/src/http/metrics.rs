@@ -5,7 +5,7 @@
 
 use crate::app::App;
 use crate::limits::turns::Queue;
-use crate::problems::Error;
+use crate::store::{StoreError, StoreResult, Stored};
 use crate::who::access::Entry;
 use api::usage::StoredParts;
 use axum::Extension;
@@ -34,26 +34,26 @@ type ByProject = [(&'static str, String); 1];
 /// A project, and a part of what it stores.
 type ByPart = [(&'static str, String); 2];
 
-/// All measurements.
-///
-/// # Errors
-/// The database's.
-pub async fn all(
-    State(app): State<Arc<App>>,
-    Extension(entry): Extension<Entry>,
-) -> Result<Response, Error> {
-    let stored = app.store.read(|reader| reader.stored()).await?;
-    let parts = app.sizes.parts(&app.store).await?;
-    let benches = app.benches.queue().await?;
+/// All measurements. Those of a database that cannot be read are missing.
+pub async fn all(State(app): State<Arc<App>>, Extension(entry): Extension<Entry>) -> Response {
+    let held = held(&app).await;
+    let benches = readable(&app, app.benches.queue().await);
     let mut now = Measured(Registry::with_prefix("tidemark"));
-    now.gauge("runs", "Runs that are listed", stored.runs);
+    let help = "Whether the database of the first project cannot be read: what it says is missing";
+    let is_unreadable = held.is_none() || benches.is_none();
+    now.gauge("database_unreadable", help, is_unreadable.into());
     uploads(&mut now, &app);
     queues(&mut now, &app, benches);
-    room(&mut now, &app, stored.blob_bytes);
-    database(&mut now, &parts);
+    room(&mut now, &app);
+    if let Some((stored, parts)) = held {
+        now.gauge("runs", "Runs that are listed", stored.runs);
+        let help = "Stored files, as they are packed";
+        now.bytes("blobs", help, stored.blob_bytes);
+        database(&mut now, &parts);
+    }
     // Others do not learn which projects there are.
     if app.projects.are_several() && entry.is_admin() {
-        by_project(&mut now, &app).await?;
+        by_project(&mut now, &app).await;
     }
     let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
     now.0.register("build", "The program", version);
@@ -66,29 +66,51 @@ pub async fn all(
         (header::CONTENT_TYPE, TEXT),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    Ok((headers, text).into_response())
+    (headers, text).into_response()
+}
+
+/// What the database of a project says that it holds, if it can be read.
+async fn held(app: &App) -> Option<(Stored, StoredParts)> {
+    let stored = app.store.read(|reader| reader.stored()).await;
+    let stored = readable(app, stored)?;
+    let parts = readable(app, app.sizes.parts(&app.store).await)?;
+    Some((stored, parts))
+}
+
+fn readable<T>(app: &App, read: StoreResult<T>) -> Option<T> {
+    let failed =
+        |error: StoreError| tracing::debug!(project = %app.project, %error, "cannot be measured");
+    read.map_err(failed).ok()
 }
 
 /// What each project holds.
-async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
-    let (runs, disk, stored_parts) = (
+async fn by_project(now: &mut Measured, main: &Arc<App>) {
+    let (unreadable, runs, disk, stored_parts) = (
+        Family::<ByProject, Gauge>::default(),
         Family::<ByProject, Gauge>::default(),
         Family::<ByProject, Gauge>::default(),
         Family::<ByPart, Gauge>::default(),
     );
     for app in main.projects.all_open(main) {
         let label = [("project", app.project.to_string())];
-        let stored = app.store.read(|reader| reader.stored()).await?;
-        runs.get_or_create(&label).set(stored.runs as i64);
         let used = app.uploads.share().used();
         disk.get_or_create(&label).set(used.get() as i64);
+        let held = held(&app).await;
+        let is_unreadable = i64::from(held.is_none());
+        unreadable.get_or_create(&label).set(is_unreadable);
+        let Some((stored, parts)) = held else {
+            continue;
+        };
+        runs.get_or_create(&label).set(stored.runs as i64);
         let [project] = label;
-        for (part, _, size) in app.sizes.parts(&app.store).await?.named() {
+        for (part, _, size) in parts.named() {
             let label = [project.clone(), ("part", part.to_owned())];
             let gauge = stored_parts.get_or_create(&label).clone();
             gauge.set(size.get() as i64);
         }
     }
+    let help = "Whether the database of a project cannot be read: what it says is missing";
+    now.0.register("project_unreadable", help, unreadable);
     let shut = "Projects that cannot be opened, although they are not closed";
     now.gauge("projects_shut", shut, main.projects.shut() as u64);
     now.0
@@ -99,7 +121,6 @@ async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
     let help = "What is stored, by project and part, at most ten minutes ago";
     now.0
         .register_with_unit("project_part", help, Unit::Bytes, stored_parts);
-    Ok(())
 }
 
 fn uploads(now: &mut Measured, app: &App) {
@@ -134,15 +155,15 @@ fn uploads(now: &mut Measured, app: &App) {
     );
 }
 
-fn queues(now: &mut Measured, app: &App, benches: Queue) {
-    let queues = [
+fn queues(now: &mut Measured, app: &App, benches: Option<Queue>) {
+    let mut queues = vec![
         ("questions", app.asking.queue()),
         ("answers", crate::limits::work::answers()),
         ("reading", app.uploads.reading()),
         ("judging", app.uploads.judge().queue()),
         ("jobs", app.jobs.queue()),
-        ("benches", benches),
     ];
+    queues.extend(benches.map(|queue| ("benches", queue)));
     let family = |value: fn(&Queue) -> usize| {
         let family = Family::<Label, Gauge>::default();
         for (name, queue) in &queues {
@@ -179,7 +200,7 @@ fn queues(now: &mut Measured, app: &App, benches: Queue) {
     now.gauge("event_streams_limit", most, streams.all() as u64);
 }
 
-fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
+fn room(now: &mut Measured, app: &App) {
     let used = "Memory of the budget that is in use, decoded traces that nobody uses among it";
     now.bytes("memory_used", used, app.budget.in_use().get());
     now.bytes(
@@ -187,7 +208,6 @@ fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
         "The budget, --memory",
         app.budget.total().get(),
     );
-    now.bytes("blobs", "Stored files, as they are packed", blob_bytes);
     let database = "The database with its log";
     now.bytes("database", database, app.store.file_bytes());
     if let Some(free) = crate::system::disk::free_bytes(&app.config.data) {

@@ -8,7 +8,7 @@ use super::permits;
 use crate::app::App;
 use crate::problems::Error;
 use crate::projects::ProjectError;
-use crate::store::WhichEntries;
+use crate::store::{Slice, WhichEntries};
 use crate::who::access::{Entry, Who};
 use api::ids::PersonId;
 use api::people::{
@@ -245,7 +245,8 @@ pub struct AuditQuery {
     who: Option<String>,
     /// Only what is called this: `delete_run`, `upload`, `make_token` …
     action: Option<String>,
-    /// Only what was done to something with this text in its name or its id, in whatever case.
+    /// Only what was done to something with this text in its name or its id, in whatever case: in
+    /// the name that it had then, or has now in an open project.
     about: Option<String>,
     /// Only what was done in this project. What names no project was done in the first one.
     project: Option<String>,
@@ -260,6 +261,7 @@ impl AuditQuery {
             who: self.who,
             action: self.action.map(known_action).transpose()?,
             about: self.about,
+            ids: Vec::new(),
             project: project.map_err(|error| Error::BadRequest(format!("project: {error}")))?,
         })
     }
@@ -295,11 +297,35 @@ pub async fn audit(
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let which = query.which()?;
-    let read = app
-        .store
-        .read(move |reader| reader.audit(&which, page.slice()));
-    Ok(packed::json(&headers, &read.await?))
+    let entries = read_audit(&app, query.which()?, page.slice()).await?;
+    Ok(packed::json(&headers, &entries))
+}
+
+/// The entries that are asked for, newest first. Things are found by the names that they have now,
+/// too.
+///
+/// # Errors
+/// The database's.
+pub async fn read_audit(
+    main: &Arc<App>,
+    mut which: WhichEntries,
+    slice: Slice,
+) -> Result<Vec<AuditEntry>, Error> {
+    if let Some(about) = &which.about {
+        let mut open = main.projects.all_open(main);
+        open.retain(|app| which.project.as_ref().is_none_or(|of| *of == app.project));
+        for app in open {
+            let about = about.clone();
+            let called = app.store.read(move |reader| reader.ids_called(&about));
+            match called.await {
+                Ok(ids) => which.ids.extend(ids),
+                // What the entries themselves say is found without it.
+                Err(error) => tracing::debug!(project = %app.project, %error, "no names"),
+            }
+        }
+    }
+    let read = main.store.read(move |reader| reader.audit(&which, slice));
+    Ok(read.await?)
 }
 
 fn own(entry: &Entry) -> Option<PersonId> {

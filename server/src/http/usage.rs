@@ -6,11 +6,12 @@ use super::shell::{date, page, problem};
 use crate::app::App;
 use crate::limits::work::off_runtime;
 use crate::problems::Error;
+use crate::store::StoreError;
 use crate::usage::{Measured, glance, together};
 use api::problem::Problem;
 use api::projects::{ProjectName, in_project};
 use api::routes;
-use api::usage::{LargeRun, ProjectUsage, StoredParts, Usage};
+use api::usage::{LargeRun, PersonUsage, ProjectUsage, StoredParts, Usage};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -25,18 +26,19 @@ use timeline::format::{count, percent, plural};
         (status = 200, description = "What takes the disk.", body = Usage),
         (status = 403, body = Problem),
     ))]
-pub async fn usage(State(main): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Error> {
-    Ok(packed::json(&headers, &measured(&main).await?))
+pub async fn usage(State(main): State<Arc<App>>, headers: HeaderMap) -> Response {
+    packed::json(&headers, &measured(&main).await)
 }
 
-async fn measured(main: &Arc<App>) -> Result<Usage, Error> {
+async fn measured(main: &Arc<App>) -> Usage {
     let (mut all, mut unknown) = (Vec::new(), Vec::new());
     for project in main.projects.names() {
         let found = match main.projects.app(main, &project) {
             Some(app) => {
                 let keep = main.projects.settings(&project).keep;
-                let measured = app.sizes.measured(&app.store, &project, keep);
-                Some(measured.await?)
+                let measured = app.sizes.measured(&app.store, &project, keep).await;
+                let failed = |error| cannot_say(&project, &error);
+                measured.map_err(failed).ok()
             }
             None => closed(main, &project).await,
         };
@@ -45,7 +47,7 @@ async fn measured(main: &Arc<App>) -> Result<Usage, Error> {
             None => unknown.push(project),
         }
     }
-    Ok(together(&all, unknown))
+    together(&all, unknown)
 }
 
 /// A project that is not open: nobody uses its database, and its rule deletes nothing.
@@ -56,10 +58,14 @@ async fn closed(main: &App, project: &ProjectName) -> Option<Arc<Measured>> {
     match looked.ok()? {
         Ok(measured) => measured.map(Arc::new),
         Err(error) => {
-            tracing::debug!(%project, %error, "cannot say what a closed project takes");
+            cannot_say(project, &error);
             None
         }
     }
+}
+
+fn cannot_say(project: &ProjectName, error: &StoreError) {
+    tracing::debug!(%project, %error, "cannot say what a project takes");
 }
 
 /// The page with the same.
@@ -70,21 +76,22 @@ pub async fn usage_page(
     if !entry.is_admin() {
         return Err(Error::NotAdmin);
     }
-    let usage = measured(&main).await?;
+    let usage = measured(&main).await;
     let several = main.projects.are_several();
     let body = html! {
         p class="muted" {
             "As of " (date(usage.at_ms)) ", as stored. Files are in the blob store, everything "
             "else is in the database."
         }
-        (parts(&usage.parts))
+        (parts(&usage.parts, &usage.unknown))
         h2 { @if several { "Projects" } @else { "Project" } }
-        (projects(&usage.projects))
-        @for project in &usage.unknown {
-            (problem(&format!(
-                "what the project {project} takes is not known: its database is of an older \
-                 version, or cannot be read"
-            )))
+        (projects(&usage.projects, &usage.unknown))
+        @if !usage.unknown.is_empty() {
+            (problem(&not_counted(&usage.unknown)))
+        }
+        @if usage.names_people() {
+            h2 { "People" }
+            (people(&usage.people))
         }
         h2 { "Largest runs" }
         (largest(&usage.largest, several))
@@ -92,7 +99,17 @@ pub async fn usage_page(
     Ok(page(&main, Some(&entry), "Disk", &body))
 }
 
-fn parts(parts: &StoredParts) -> Markup {
+/// What is missing in each sum.
+fn not_counted(unknown: &[ProjectName]) -> String {
+    let names: Vec<&str> = unknown.iter().map(ProjectName::as_str).collect();
+    format!(
+        "not counted anywhere here: {}. A database of an older version is read once its project \
+         is opened",
+        names.join(", ")
+    )
+}
+
+fn parts(parts: &StoredParts, unknown: &[ProjectName]) -> Markup {
     let all = parts.all();
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
@@ -109,12 +126,20 @@ fn parts(parts: &StoredParts) -> Markup {
                     }
                 } }
                 tr {
-                    td { strong { "All" } }
+                    td { strong { (all_but(unknown)) } }
                     td class="account-number" data-label="Bytes" { strong { (all) } }
                     td {}
                 }
             }
         } }
+    }
+}
+
+/// `All`, or `All but 2 projects`.
+fn all_but(unknown: &[ProjectName]) -> String {
+    match unknown {
+        [] => "All".to_owned(),
+        some => format!("All but {}", plural(some.len() as u64, "project")),
     }
 }
 
@@ -125,7 +150,7 @@ fn capital(words: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn projects(projects: &[ProjectUsage]) -> Markup {
+fn projects(projects: &[ProjectUsage], unknown: &[ProjectName]) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
@@ -149,6 +174,28 @@ fn projects(projects: &[ProjectUsage]) -> Markup {
                     None => "no rule",
                     Some(rule) => { (rule.stored) " (" (plural(rule.runs, "run")) ")" },
                 } }
+            } }
+            @for project in unknown { tr {
+                td { a href=(routes::project_page(project.as_str())) { (project) } }
+                td colspan="6" data-label="Not known" {
+                    "Its database is of an older version, or cannot be read."
+                }
+            } } }
+        } }
+    }
+}
+
+fn people(people: &[PersonUsage]) -> Markup {
+    html! {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
+            thead { tr {
+                th { "Uploaded by" } th class="account-number" { "Runs" }
+                th class="account-number" { "Stored" }
+            } }
+            tbody { @for person in people { tr {
+                td { (person.uploaded_by.as_deref().unwrap_or("not known")) }
+                td class="account-number" data-label="Runs" { (count(person.runs)) }
+                td class="account-number" data-label="Stored" { (person.stored) }
             } } }
         } }
     }

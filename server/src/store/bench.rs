@@ -80,6 +80,8 @@ pub enum BenchEnd {
         base: String,
         /// The run that was made of the recording.
         run: Option<RunId>,
+        /// What of it could not be stored, and why.
+        note: Option<String>,
     },
     /// Without a result.
     Failed {
@@ -368,7 +370,7 @@ impl Writer<'_> {
         now_ms: i64,
     ) -> StoreResult<()> {
         let (state, reason) = match end {
-            BenchEnd::Done { .. } => ("done", None),
+            BenchEnd::Done { note, .. } => ("done", note.as_ref()),
             BenchEnd::Failed { reason } => ("failed", Some(reason)),
             BenchEnd::Cancelled => ("cancelled", None),
         };
@@ -385,6 +387,7 @@ impl Writer<'_> {
             result,
             base,
             run,
+            ..
         } = end
         {
             self.set_bench_result(row, result, base, run.as_ref())?;
@@ -592,12 +595,17 @@ fn row_of(row: &Row, id: &str, spark: Vec<Bytes>) -> StoreResult<BenchRow> {
     let started: Option<i64> = row.get("started_ms")?;
     let finished: Option<i64> = row.get("finished_ms")?;
     let run = run.map(|run| run.parse().map_err(|_| corrupt("run id", &run)));
+    let state = state_of(row)?;
     Ok(BenchRow {
         id: row_id(id)?,
         config: row.get("config")?,
         patches: patches_of(&row.get::<_, String>("patches")?),
         steps: row.get("planned_steps")?,
-        state: state_of(row)?,
+        note: match state {
+            BenchRowState::Done => row.get("reason")?,
+            _ => None,
+        },
+        state,
         status: status_of(row)?,
         result: result_of(row)?,
         spark,

@@ -13,6 +13,8 @@ pub struct RunSize {
     pub run: RunId,
     /// When it was deleted, while that can be undone.
     pub deleted_ms: Option<i64>,
+    /// Who sent it, where people sign in.
+    pub uploaded_by: Option<String>,
     /// Its file, as it is packed.
     pub file: Bytes,
     /// Its events.
@@ -34,7 +36,7 @@ impl Reader<'_> {
     /// What each run takes, deleted or not. Of large values only their lengths are read, so that
     /// this takes some milliseconds for each thousand runs.
     pub fn run_sizes(&self) -> StoreResult<Vec<RunSize>> {
-        let sql = "SELECT id, deleted_ms, \
+        let sql = "SELECT id, deleted_ms, uploaded_by, \
              coalesce((SELECT stored_bytes FROM blobs WHERE hash = runs.blob), 0) AS file, \
              (SELECT coalesce(sum(length(bytes)), 0) FROM chunks WHERE trace = runs.trace) \
                AS events, \
@@ -50,6 +52,7 @@ impl Reader<'_> {
             found.push(RunSize {
                 run: id.parse().map_err(|_| corrupt("run id", &id))?,
                 deleted_ms: row.get("deleted_ms")?,
+                uploaded_by: row.get("uploaded_by")?,
                 file: bytes(row, "file")?,
                 events: bytes(row, "events")?,
                 pictures: bytes(row, "pictures")?,

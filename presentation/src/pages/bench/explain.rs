@@ -1,11 +1,20 @@
-//! Why a row has the status that it has: one sentence, from its numbers and its baseline's.
+//! Why a row has the status that it has: one sentence, from its numbers and its baseline's, and
+//! what could not be stored of it.
 
 use super::figures::{change, growth, level};
 use crate::letters::capital;
 use api::bench::{self, BenchResult, BenchRow, BenchStatus, DeviceKind, GROWS, shows_growth};
 
-/// The sentence.
+/// The sentence, and a second one where something is missing.
 pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
+    let said = of_status(row, baseline)?;
+    Some(match &row.note {
+        Some(note) => format!("{said} {}.", capital(note)),
+        None => said,
+    })
+}
+
+fn of_status(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
     if let Some(hypothesis) = &row.hypothesis {
         return Some(format!(
             "Its source was never published. That {} is {}: {}.",
@@ -214,6 +223,7 @@ pub mod tests {
             }),
             spark: vec![Bytes(peak - 2_000_000_000), Bytes(peak - 1_000_000_000)],
             run: None,
+            note: None,
             hypothesis: None,
             asserted: None,
             known: Known::default(),
@@ -223,6 +233,16 @@ pub mod tests {
 
     fn said(row: &BenchRow, baseline: &BenchRow) -> String {
         sentence(row, Some(baseline)).unwrap()
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_told_after_the_numbers() {
+        let mut base = row(&[], BenchStatus::Baseline, 21_444_000_000, 103.8e6);
+        let missing = "its recording is missing, because it cannot be stored: the disk is full";
+        base.note = Some(missing.to_owned());
+        let expected = "Leaves +98.991 MiB behind in each step. Its recording is missing, because \
+                        it cannot be stored: the disk is full.";
+        assert_eq!(said(&base, &base), expected);
     }
 
     #[test]

@@ -114,6 +114,7 @@ mod tests {
             result: None,
             spark: vec![],
             run: None,
+            note: None,
             hypothesis: None,
             asserted: None,
             known: Known::default(),

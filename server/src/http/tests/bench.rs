@@ -11,6 +11,7 @@ use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
 use api::history::History;
 use api::ids::{BenchRowId, RunId};
+use api::leaks::Verdict;
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
@@ -98,6 +99,7 @@ fn insert(writer: &mut Writer, runs: &[RunId; 2], alive: &[Vec<AliveTensor>; 2])
             }),
             base: "v1".to_owned(),
             run,
+            note: None,
         };
         writer.finish_bench_row(&row(id), &end, &[], 0).unwrap();
     }
@@ -132,6 +134,7 @@ pub(super) async fn benched(server: &Server, ends: [(RunId, BenchResult); 2]) {
                 result: Box::new(result),
                 base: "v1".to_owned(),
                 run: Some(run),
+                note: None,
             };
             writer.finish_bench_row(&row(id), &end, &[], 0)?;
         }
@@ -284,6 +287,7 @@ async fn an_old_result_tells_how_its_steps_grew_and_no_peak_of_the_host() {
             }),
             base: "v1".to_owned(),
             run: None,
+            note: None,
         };
         writer.finish_bench_row(&row("row_old"), &end, &steps, 0)
     });
@@ -312,6 +316,41 @@ async fn lists_say_what_went_wrong_in_a_row() {
     let history: History = server.get(&routes::history(&[])).await.read();
     let told = history.runs.into_iter().map(|run| (run.run, run.faults));
     assert_eq!(told.collect::<BTreeMap<_, _>>(), expected);
+}
+
+/// There are no more steps to record, as its page says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_does_not_advise_to_record_more_of_a_row_that_ended_early() {
+    let server = Server::start().await;
+    let spec = RunSpec {
+        steps: Some(2),
+        record_steps: 2,
+        ..RunSpec::new(System::TE_ATTENTION, &[])
+    };
+    let mut file = Vec::new();
+    let recording = run_recorded(&spec, &mut |_| true).1;
+    recording.write_pickle(&mut file).unwrap();
+    let sent = server.put("/api/upload/short.pickle", file).await;
+    let short = sent.read::<FinishedUpload>().run.id;
+    let sample = routes::sample("streams");
+    let sent = server.json(Method::POST, &sample, "");
+    let other = sent.await.read::<FinishedUpload>().run.id;
+    let listed = async || {
+        let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
+        let found = listed.into_iter().find(|run| run.id == short).unwrap();
+        found.leaks.expect("it is judged when it comes")
+    };
+    let alone = listed().await;
+    assert_eq!(alone.verdict, Verdict::CannotTell, "{alone:?}");
+    assert!(!alone.reason.starts_with("the run crashed"), "{alone:?}");
+    let crashed = BenchResult {
+        crash: Some("RuntimeError: setStorage".to_owned()),
+        ..result(2)
+    };
+    benched(&server, [(short.clone(), crashed), (other, result(10))]).await;
+    let beside = listed().await;
+    let begin = "the run crashed in step 2 (after 2 of 10 steps): there are 2 whole steps";
+    assert!(beside.reason.starts_with(begin), "{beside:?}");
 }
 
 /// A baseline that raised in its first step needs little, and what it would need is not known.

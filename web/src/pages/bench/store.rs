@@ -12,7 +12,7 @@ use api::ids::{BenchId, BenchRowId};
 use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
-use presentation::pace::{Haste, Sight};
+use presentation::pace::{Haste, Reading, Sight};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -126,7 +126,12 @@ impl BenchStore {
 
     /// Reads the history and the bench again. The old data stays until the answer is there.
     pub fn refresh(self) {
-        leptos::task::spawn_local(self.read_again(Haste::AtOnce));
+        let reading = self.read_again(Haste::AtOnce);
+        leptos::task::spawn_local(async move {
+            if reading.await == Reading::Silent {
+                self.changed();
+            }
+        });
     }
 
     /// Starts a bench; `then` gets its id. (`then` is no `Callback`: that would end with the form,
@@ -236,7 +241,7 @@ impl Reads for BenchStore {
     }
 
     /// A reading that begins later makes an earlier one void.
-    fn read_again(&self, _: Haste) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn read_again(&self, _: Haste) -> Pin<Box<dyn Future<Output = Reading>>> {
         let store = *self;
         let request = store.newest.get_value().wrapping_add(1);
         store.newest.set_value(request);
@@ -244,20 +249,27 @@ impl Reads for BenchStore {
         Box::pin(async move {
             let history = client::list::<BenchSummary>(routes::BENCHES).await;
             if !is_newest() {
-                return;
+                return Reading::Over;
             }
+            let reading = paced::reading_of(&history);
             let first = match &history {
                 Ok(history) => history.first().map(|bench| bench.id.clone()),
                 Err(_) => None,
             };
             replace(store.history, history);
             let Some(id) = store.wanted.get_value().or(first) else {
-                return;
+                return reading;
             };
-            let bench = client::get::<Bench>(&routes::bench(&id)).await;
+            // A server that said nothing to the first question has had its time.
+            if reading == Reading::Silent {
+                return reading;
+            }
+            let bench = client::get_soon::<Bench>(&routes::bench(&id)).await;
+            let reading = paced::reading_of(&bench);
             if is_newest() {
                 store.show(bench);
             }
+            reading
         })
     }
 }

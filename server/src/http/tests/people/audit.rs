@@ -156,6 +156,10 @@ async fn the_audit_says_what_was_done_to_a_thing() {
     check(&format!("about={run}"), &of_run).await;
     check(&format!("about={run}&who=ada&limit=1"), &of_run[..1]).await;
     check("about=exp299&action=delete_run", &of_run[..1]).await;
+    // The upload has only its id.
+    check("about=exp299", &of_run).await;
+    check("about=exp299&project=main", &of_run).await;
+    check("about=exp299&who=bo", &[]).await;
     check("about=none", &[]).await;
     check("action=open_sample", &["open_sample"]).await;
     check("action=upload&project=main", &["upload"]).await;

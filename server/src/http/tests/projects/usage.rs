@@ -5,7 +5,7 @@ use super::{Asks, Team, headed, with};
 use crate::samples;
 use api::ids::RunId;
 use api::jobs::JobSummary;
-use api::projects::WhyKept;
+use api::projects::{ProjectName, WhyKept};
 use api::routes;
 use api::runs::FinishedUpload;
 use api::usage::{ProjectUsage, Usage};
@@ -83,6 +83,18 @@ async fn an_admin_learns_what_takes_the_disk_and_why_it_stays() {
         parts.events.get() > 1000 && parts.live.get() > 0,
         "{parts:?}"
     );
+    let of_person = |name: &str| {
+        let mut people = usage.people.iter();
+        let found = people.find(|person| person.uploaded_by.as_deref() == Some(name));
+        found.map(|person| (person.runs, person.stored))
+    };
+    assert_eq!(of_person("bo"), Some((3, of_runs)));
+    let gone = of(&usage, "secret").deleted.stored;
+    assert_eq!(
+        of_person("ada"),
+        Some((1, gone)),
+        "deleted runs are among them"
+    );
     let secret = of(&usage, "secret");
     assert_eq!(
         (secret.runs, secret.deleted.runs, secret.rule),
@@ -145,6 +157,43 @@ async fn it_is_measured_once_a_minute_and_of_closed_projects_too() {
     assert_eq!((vision.runs, vision.rule.unwrap().runs), (4, 1));
 }
 
+/// One database that cannot be read hides nothing of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_cannot_be_measured_is_named_and_the_others_are_measured() {
+    let team = Team::start().await;
+    filled(&team).await;
+    let main = &team.server.app;
+    let vision = main.projects.app(main, &"vision".parse().unwrap()).unwrap();
+    let broken = vision.store.write(|writer| writer.overflow_blobs());
+    assert_eq!(broken.await.unwrap(), 3);
+    let usage = usage(&team).await;
+    let unknown: Vec<&str> = usage.unknown.iter().map(ProjectName::as_str).collect();
+    assert_eq!(unknown, ["vision"]);
+    assert_eq!(usage.parts.files, of(&usage, "secret").parts.files);
+    assert!(usage.parts.files.get() > 0);
+    let ada = with(&team.ada);
+    let text = async |path: &str| {
+        let page = team.get(ada, path).await.expect(StatusCode::OK);
+        String::from_utf8(page.body.to_vec()).unwrap()
+    };
+    let page = text(routes::USAGE_PAGE).await;
+    for said in ["All but 1 project", "not counted anywhere here: vision."] {
+        assert!(page.to_lowercase().contains(&said.to_lowercase()), "{page}");
+    }
+    let metrics = text(routes::METRICS).await;
+    for said in [
+        "tidemark_project_unreadable{project=\"vision\"} 1\n",
+        "tidemark_project_unreadable{project=\"secret\"} 0\n",
+        "tidemark_project_runs{project=\"secret\"} 0\n",
+        "tidemark_project_disk_bytes{project=\"vision\"} ",
+        "tidemark_database_unreadable 0\n",
+        "tidemark_runs 0\n",
+    ] {
+        assert!(metrics.contains(said), "{said}: {metrics}");
+    }
+    assert!(!metrics.contains("tidemark_project_runs{project=\"vision\"}"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_an_admin_of_the_server_learns_it() {
     let team = Team::start().await;
@@ -166,6 +215,7 @@ async fn only_an_admin_of_the_server_learns_it() {
     assert_eq!(status, StatusCode::OK);
     for said in [
         "Tensors of benches",
+        "Uploaded by",
         "Largest runs",
         ">pinned<",
         "(1 run), until ",
