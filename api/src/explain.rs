@@ -98,6 +98,9 @@ pub struct DeviceExplained {
     pub categories_unknown: Option<String>,
     /// Where memory lay then; `null` where segments are not those of an allocator.
     pub room: Option<Room>,
+    /// Where it lay at the peak of *reserved*. Absent unless far more was free there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room_at_reserved: Option<Room>,
     /// What other settings would change of it, if that is too little to try them. Absent where they
     /// were not tried, or are among what to try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,6 +214,10 @@ pub struct Room {
     /// Of that, in segments that are partly in use (`inactive_split_bytes`), or of a private pool
     /// that is.
     pub split: Bytes,
+    /// Of that, in whole segments of private pools, of CUDA graphs for example: they stay reserved
+    /// as long as the pool is in use.
+    #[serde(default)]
+    pub kept: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
     /// By pool and stream, those that hold most first.
@@ -231,6 +238,9 @@ pub struct PoolRoom {
     pub free: Bytes,
     /// Of that, in segments that are partly in use, or of a private pool that is.
     pub split: Bytes,
+    /// Of that, in whole segments: they stay reserved as long as the pool is in use.
+    #[serde(default)]
+    pub kept: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
 }
@@ -259,6 +269,10 @@ pub struct Leaks {
     pub reason: String,
     /// What limits the answer.
     pub caveats: Vec<String>,
+    /// That *reserved* grows though *allocated* does not need it, and what to do, in one sentence.
+    /// It is no part of the verdict. Absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_growth: Option<String>,
     /// Bytes that all of it adds for each step; 0 if it grows within steps only.
     pub bytes_per_step: f64,
     /// The same in what the first group is counted by: bytes a part of a step, if it grows within
@@ -291,7 +305,7 @@ pub struct LeakExplained {
     pub counted_by: String,
     /// Blocks added for each step.
     pub count_per_step: f64,
-    /// Bytes alive at the end of the last step.
+    /// Bytes alive at the end of the last whole step.
     pub live_bytes: Bytes,
     /// From 0 to 1: how likely it goes on.
     pub confidence: f64,
@@ -326,6 +340,10 @@ pub struct OutOfMemory {
     pub limit_at_least: Option<Bytes>,
     /// Upper bound (exclusive) of what the process could reserve.
     pub limit_below: Option<Bytes>,
+    /// Whether these bounds are narrower than the recording shows: replay gives this failure only
+    /// within them, as far as that was tried.
+    #[serde(default)]
+    pub is_limit_narrowed: bool,
     /// Requests before it for which the cache was emptied, as replayed.
     pub retries_before: Option<u64>,
     /// Of what was held, what earlier steps had leaked.

@@ -194,10 +194,24 @@ pub struct StepLevels {
     pub reserved_end: Bytes,
     /// *Requested* after its last event.
     pub requested_end: Bytes,
+    /// Whether its beginning is missing, because the ring of events wrapped within it. Then its
+    /// peak was no lower than this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+}
+
+impl StepLevels {
+    /// Its peak in words, as those of whole recordings are told.
+    pub fn told_peak(&self) -> String {
+        match self.is_cut {
+            true => format!("≥ {}", self.allocated_peak),
+            false => self.allocated_peak.to_string(),
+        }
+    }
 }
 
 /// What is left behind, step after step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leaks {
     /// The device that the verdict and the reason are about; 128 is pinned memory of the host.
     pub device: Option<DeviceIdx>,
@@ -205,6 +219,14 @@ pub struct Leaks {
     pub verdict: Verdict,
     /// Why.
     pub reason: String,
+    /// Bytes more after each step on this device: what its groups keep, less where they take turns,
+    /// and what else grows. 0 unless it leaks from step to step.
+    #[serde(default)]
+    pub bytes_per_step: f64,
+    /// That *reserved* grows though *allocated* does not need it, and what to do, in one sentence.
+    /// It is no part of the verdict. Absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_growth: Option<String>,
     /// What grows, largest first.
     pub groups: Vec<LeakGroup>,
 }
@@ -221,7 +243,8 @@ pub struct LeakGroup {
     pub counted_by: String,
     /// Blocks more after each step.
     pub count_per_step: f64,
-    /// Bytes live at the end of the last step; after its last part, where it grows within steps.
+    /// Bytes live at the end of the last whole step; after its last part, where it grows within
+    /// steps.
     pub live_bytes: Bytes,
     /// Where they are allocated.
     pub frame: FrameText,
@@ -249,5 +272,7 @@ pub struct LeakGroup {
     /// For allocations of a backward pass without a stack: the forward operation, inferred.
     pub forward: Option<ForwardOp>,
 }
+
+impl Eq for Leaks {}
 
 impl Eq for LeakGroup {}

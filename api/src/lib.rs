@@ -19,7 +19,7 @@
 //!   long lists, long work
 //! * `runs`, `contents`, `quality`, `labels`, `inspect`: a run, what it holds and lacks
 //! * `timeline`, `frames`, `memory_map`, `alive`, `leaks`, `categories`: questions about it
-//! * `explain`, `what_if`: why memory ran out, and what would have helped
+//! * `explain`, `what_if`, `replayed`: why memory ran out, and what would have helped
 //! * `compare`, `history`, `jobs`, `bench`: several runs
 //! * `view_state`, `compare_view`, `shares`, `views`, `query`: what a link holds
 //! * `people`, `projects`, `project_name`: who may see what
@@ -54,6 +54,7 @@ pub mod projects;
 pub mod quality;
 pub mod query;
 pub mod recipes;
+mod replayed;
 pub mod routes;
 pub mod runs;
 pub mod shares;

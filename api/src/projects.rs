@@ -7,6 +7,8 @@ use crate::ids::PersonId;
 use crate::people::Role;
 pub use crate::project_name::{BadProjectName, ProjectName};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use trace::units::Bytes;
 
 /// The header with which a request names its project. Without it, the server finds the project by
@@ -109,6 +111,50 @@ impl Keep {
 
 const fn usual_days() -> Option<u32> {
     Some(Keep::PULL_REQUEST_DAYS)
+}
+
+/// For how many days a comparison of a pull request keeps its runs, as a query and a command line
+/// say it: a number or `forever`, which a rule writes as `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PullRequestDays(pub Option<u32>);
+
+/// A text that says no number of days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a whole number of days, or `forever`")]
+pub struct BadDays;
+
+impl PullRequestDays {
+    const FOREVER: &'static str = "forever";
+}
+
+impl fmt::Display for PullRequestDays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str(PullRequestDays::FOREVER),
+            Some(days) => write!(f, "{days}"),
+        }
+    }
+}
+
+impl FromStr for PullRequestDays {
+    type Err = BadDays;
+    fn from_str(text: &str) -> Result<PullRequestDays, BadDays> {
+        match text {
+            PullRequestDays::FOREVER | "null" => Ok(PullRequestDays(None)),
+            days => {
+                let days = days.parse().map_err(|_| BadDays)?;
+                Ok(PullRequestDays(Some(days)))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for PullRequestDays {
+    type Error = BadDays;
+    fn try_from(text: String) -> Result<PullRequestDays, BadDays> {
+        text.parse()
+    }
 }
 
 /// A project to be made.
@@ -304,5 +350,24 @@ mod tests {
         let named = |days: &str| rule.replace("5,", &format!("5, \"pull_request_days\": {days},"));
         check(&named("7"), days(Some(7)));
         check(&named("null"), days(None));
+    }
+
+    #[test]
+    fn days_of_pull_requests_are_a_number_or_forever() {
+        let check = |text: &str, days: Option<u32>| {
+            let read: PullRequestDays = text.parse().unwrap();
+            assert_eq!(read, PullRequestDays(days), "{text}");
+            let again = read.to_string().parse::<PullRequestDays>();
+            assert_eq!(again, Ok(read), "{text}");
+        };
+        check("0", Some(0));
+        check("30", Some(30));
+        // Who could not say it otherwise said it so.
+        check("4294967295", Some(u32::MAX));
+        check("forever", None);
+        check("null", None);
+        for wrong in ["", "-1", "a week", "4294967296"] {
+            assert_eq!(wrong.parse::<PullRequestDays>(), Err(BadDays), "{wrong}");
+        }
     }
 }

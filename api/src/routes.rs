@@ -322,6 +322,11 @@ fn labelled(labels: &[Label]) -> String {
     named.collect()
 }
 
+/// `PATCH`: change labels of all ranks of a job.
+pub fn job_labels(id: &JobId) -> String {
+    format!("/api/jobs/{id}/labels")
+}
+
 /// `PATCH`: change labels.
 pub fn run_labels(id: &RunId) -> String {
     format!("/api/runs/{id}/labels")

@@ -313,9 +313,15 @@ pub struct ServerInfo {
     /// Version of the binary.
     pub version: String,
     /// Largest upload accepted.
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
     pub upload_limit: Bytes,
     /// Whether requests need a token, and this one had it.
     pub access: Access,
+    /// What time it is there, milliseconds since the epoch: what is old is told by this clock.
+    /// Servers of older versions do not say it.
+    #[serde(default)]
+    #[cfg_attr(target_family = "wasm", serde(skip_deserializing))]
+    pub now_ms: Option<i64>,
 }
 
 /// Whether this client may read.

@@ -114,6 +114,7 @@ impl Local {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 upload_limit: LARGEST,
                 access: Access::Open,
+                now_ms: Some(request.now_ms),
             })),
             ("GET", ["samples"]) => Ok(Response::json(&Vec::<Sample>::new())),
             (_, ["runs", rest @ ..]) => self.of_runs(rest, request),
@@ -149,6 +150,8 @@ impl Local {
             }
             ("DELETE", [run]) => {
                 let now = request.now_ms;
+                // One that is deleted already is not open any more.
+                self.runs.get(run)?;
                 self.changed(run, |run| run.deleted_ms = Some(now))
             }
             ("POST", [run, "restore"]) => self.changed(run, |run| run.deleted_ms = None),

@@ -20,7 +20,7 @@ use crate::system::clock::now_ms;
 use crate::system::data_folder::{DATABASE, REBUILDING};
 use crate::system::data_lock::{DataLock, For, Unusable};
 use crate::tensors::{self, TensorTable};
-use api::ids::PersonId;
+use api::ids::{JobId, PersonId};
 use api::people::Person;
 use api::projects::ProjectName;
 use api::views::View;
@@ -294,10 +294,10 @@ impl Repair {
     }
 
     /// Restores what was read from the old database: names, sources, dates, senders, deletions and
-    /// labels of runs, ranks and keys of jobs, recorded comparisons, own categories, views, people,
-    /// tokens and links. Carries over what else no stored file tells: benches, tensors, live
-    /// trainings and the audit. What an interrupted call has restored already stays. After that,
-    /// servers may start.
+    /// labels of runs, ranks, keys and deletions of jobs, recorded comparisons, own categories,
+    /// views, people, tokens and links. Carries over what else no stored file tells: benches,
+    /// tensors, live trainings and the audit. What an interrupted call has restored already stays.
+    /// After that, servers may start.
     ///
     /// # Errors
     /// The database's, and when the mark cannot be removed.
@@ -354,10 +354,7 @@ fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
     files.try_for_each(|(hash, name)| writer.remember_file_name(hash, name))?;
     let runs = &salvaged.runs;
     runs.iter().try_for_each(|run| writer.remember_run(run))?;
-    let ranks = &salvaged.ranks;
-    ranks
-        .iter()
-        .try_for_each(|rank| writer.remember_rank(rank))?;
+    remember_ranks(writer, salvaged)?;
     let mut keys = salvaged.keys.iter();
     keys.try_for_each(|(job, key)| writer.remember_key(job, key))?;
     let mut notes = salvaged.job_notes.iter();
@@ -375,6 +372,21 @@ fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
     views.try_for_each(|view| writer.put_view(view).map(drop))?;
     remember_people(writer, salvaged)?;
     writer.saw_time(salvaged.latest_ms)
+}
+
+/// Restores jobs with their ranks, first those that are deleted: they must not be taken for the
+/// earlier of two that are the same.
+fn remember_ranks(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
+    let deleted = &salvaged.deleted_jobs;
+    let gone: BTreeSet<&JobId> = deleted.iter().map(|(job, _)| job).collect();
+    let ranks = salvaged.ranks.iter();
+    let (hidden, shown): (Vec<_>, Vec<_>) = ranks.partition(|rank| gone.contains(&rank.job));
+    let mut hidden = hidden.into_iter();
+    hidden.try_for_each(|rank| writer.remember_rank(rank))?;
+    let mut dates = deleted.iter();
+    dates.try_for_each(|(job, at_ms)| writer.remember_deletion(job, *at_ms))?;
+    let mut shown = shown.into_iter();
+    shown.try_for_each(|rank| writer.remember_rank(rank))
 }
 
 /// Restores people, what they sign in with, and where they may enter.

@@ -16,6 +16,7 @@ mod files;
 mod gate;
 mod history;
 mod inspect;
+mod label;
 mod labels;
 mod mcp;
 mod number;
@@ -37,6 +38,7 @@ mod serve;
 mod sizes;
 mod tables;
 mod token;
+mod unpacking;
 mod what_if;
 mod whose;
 mod written;
@@ -103,6 +105,8 @@ enum Command {
     Gate(gate::GateArgs),
     /// Upload snapshots to a dashboard and print their links
     Push(push::PushArgs),
+    /// Put labels on a run of a dashboard or on all ranks of a job, or take them off
+    Label(label::LabelArgs),
     /// How peak, end and growth went from run to run, and where they changed for good
     History(history::HistoryArgs),
     /// List old runs of a dashboard that nothing keeps; with --delete, delete them
@@ -257,6 +261,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
         Some(Command::Ranks(args)) => ranks::ranks(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
+        Some(Command::Label(args)) => label::label(&args),
         Some(Command::History(args)) => history::history(&args),
         Some(Command::Prune(args)) => prune::prune(&args),
         Some(Command::Tables(args)) => tables::tables(&args),

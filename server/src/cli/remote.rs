@@ -210,7 +210,15 @@ impl<'a> Remote<'a> {
 
     fn answered_if_there(&self, path: &str) -> Result<Option<Response<Body>>, CliError> {
         let request = self.authorized(self.agent.get(self.link(path)));
-        let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
+        self.if_there(request.call())
+    }
+
+    /// The answer; `None` where the server has no such thing, or no longer.
+    fn if_there(
+        &self,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<Option<Response<Body>>, CliError> {
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         match answer.status() {
             status if status.is_success() => Ok(Some(answer)),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
@@ -291,13 +299,13 @@ impl<'a> Remote<'a> {
         self.send(self.agent.patch(self.link(path)), document)
     }
 
-    /// Deletes something and reads its last state.
+    /// Deletes something, unless it is gone already.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
-    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+    pub fn delete(&self, path: &str) -> Result<(), CliError> {
         let request = self.authorized(self.agent.delete(self.link(path)));
-        self.answer(request.call(), CliError::Failed)
+        self.if_there(request.call()).map(drop)
     }
 
     /// Uploads a file, perhaps as a rank of a job. If a person is watching, it shows a line of

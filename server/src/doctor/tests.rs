@@ -4,7 +4,9 @@ use super::*;
 use crate::app::App;
 use crate::ingest::Sender;
 use crate::samples;
-use crate::store::{AliveTensor, BenchEnd, NewBench, NewBenchRow, Reader, Slice, WhichEntries};
+use crate::store::{
+    AliveTensor, BenchEnd, NewBench, NewBenchRow, RankOfJob, Reader, Slice, WhichEntries,
+};
 use crate::system::data_folder::BLOBS;
 use crate::system::data_lock::Unusable;
 use api::bench::{Bench, BenchResult, BenchStatus, BenchStep, DeviceKind};
@@ -16,6 +18,7 @@ use api::people::{AuditEntry, NewPerson, Role};
 use api::runs::RunSource;
 use api::timeline::TensorDetail;
 use tempfile::TempDir;
+use trace::ranks::Rank;
 use trace::units::{Bytes, DeviceAddr};
 
 const NAME: &str = "a name that a person gave";
@@ -42,6 +45,7 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
         writer.record_comparison(&recorded(&run), false)?;
         let table = TensorTable::default().pack().unwrap();
         writer.set_tensors(&other, tensors::VERSION, &table, &[])?;
+        put_jobs(writer, &run)?;
         measure(writer, &run)
     });
     changed.await.unwrap();
@@ -70,6 +74,20 @@ fn row() -> BenchRowId {
 
 fn live() -> LiveId {
     "live_a".parse().unwrap()
+}
+
+/// Puts a job into a database that is deleted, and a later one of the same recording.
+fn put_jobs(writer: &mut Writer, run: &RunId) -> StoreResult<()> {
+    for (name, created_ms) in [("gone", 1), ("there", 2)] {
+        let job: JobId = format!("job_{name}").parse().unwrap();
+        writer.insert_job(&job, name, None, created_ms)?;
+        let rank = Rank(0);
+        writer.join_job(&RankOfJob { job, rank }, run)?;
+        if name == "gone" {
+            writer.delete_job(&"job_gone".parse().unwrap(), now_ms())?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts into a database what no stored file tells: a bench whose recording is this run, its
@@ -101,6 +119,7 @@ fn measure(writer: &mut Writer, run: &RunId) -> StoreResult<()> {
         result: Box::new(result),
         base: "v1".to_owned(),
         run: Some(run.clone()),
+        note: None,
     };
     let steps = [0, 1, 2, 3].map(|step| BenchStep {
         step,
@@ -237,6 +256,27 @@ async fn what_no_stored_file_tells_is_carried_over() {
     let app = App::open(config).await.unwrap();
     let after = app.store.read(move |reader| Measured::of(reader, &run));
     assert_eq!(after.await.unwrap(), before);
+}
+
+/// It came back, and the other one was taken for the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_deleted_stays_so_until_somebody_restores_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, run) = damaged(&folder).await;
+    let (repair, salvaged, _) = Repair::rebuild(&config).await.unwrap();
+    adopt_all(&repair).await;
+    repair.remember(salvaged).await.unwrap();
+    let listed = async || {
+        let jobs = repair.store.read(|reader| reader.jobs(Slice::ALL)).await;
+        let jobs = jobs.unwrap().into_iter();
+        jobs.map(|job| job.name).collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await, ["there"]);
+    let restore = repair
+        .store
+        .write(move |writer| writer.restore_jobs_of(&run));
+    restore.await.unwrap();
+    assert_eq!(listed().await, ["there", "gone"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -396,6 +396,7 @@ mod tests {
         check("/api/jobs", false);
         check("/api/jobs/job_a", false);
         check("/api/jobs/job_a/sites", false);
+        check("/api/jobs/job_a/labels", false);
         check("/api/jobs/job_a/curves/0", false);
         check("/api/shares", false);
         check("/api/events", false);

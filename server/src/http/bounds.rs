@@ -225,6 +225,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[
             ("cached", MOST_MOMENTS),
             ("events", MOST_MOMENTS),
+            ("kept", MOST_MOMENTS),
             ("largest_gap", MOST_MOMENTS),
             ("reserved", MOST_MOMENTS),
             ("segments", MOST_MOMENTS),
@@ -282,6 +283,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         "Usage",
         &[
             ("largest", Usage::MOST_LARGEST),
+            ("people", Usage::MOST_PEOPLE),
             ("projects", MOST_PROJECTS),
             ("unknown", MOST_PROJECTS),
         ],

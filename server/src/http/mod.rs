@@ -200,6 +200,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(jobs::get, jobs::delete))
         .routes(routes!(jobs::sites))
         .routes(routes!(jobs::curve))
+        .routes(routes!(labels::change_ranks))
 }
 
 /// Serves everything until `app.stopping` fires.

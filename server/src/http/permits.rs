@@ -54,7 +54,7 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["views", ..]
             // A program that may send a recording may also label it, and record a comparison.
             | ["comparisons"]
-            | ["runs", _, "labels"],
+            | ["runs" | "jobs", _, "labels"],
         ) => Need::Scope(Scope::Upload),
         // Questions.
         (false, ["mcp"] | ["runs", _, "categories"]) | (true, _) => Need::Scope(Scope::Read),
@@ -181,6 +181,7 @@ mod tests {
         check("POST", "/api/samples/streams", upload);
         check("DELETE", "/api/runs/run_a", manage);
         check("PATCH", "/api/runs/run_a/labels", upload);
+        check("PATCH", "/api/jobs/job_a/labels", upload);
         check("PATCH", "/api/runs/run_a", manage);
         check("POST", "/api/shares", manage);
         check("POST", "/api/bench", manage);

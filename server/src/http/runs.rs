@@ -168,7 +168,8 @@ pub async fn rename(
     changed(&app, write.await?)
 }
 
-/// Deletes a run; for ten minutes that can be undone.
+/// Deletes a run; for ten minutes that can be undone. Of a run that is deleted already, the answer
+/// is 404: whoever deleted it may undo that.
 #[utoipa::path(delete, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
     responses(
         (status = 200,
@@ -179,6 +180,8 @@ pub async fn rename(
 pub async fn delete(Here(app): Here, Path(run): Path<String>) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let write = app.store.write(move |writer| {
+        // This refuses deleted runs: who is told that they deleted it may undo that.
+        writer.reader().run_ref(&id)?;
         writer.delete_run(&id, now_ms())?;
         writer.reader().run(&id)
     });

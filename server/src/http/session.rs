@@ -36,6 +36,7 @@ pub async fn server(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         upload_limit: app.config.upload_limit,
         access: entry(&app, &headers, client).await?.access,
+        now_ms: Some(app.store.latest_ms()),
     }))
 }
 

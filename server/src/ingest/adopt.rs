@@ -4,7 +4,7 @@ use super::error::IngestError;
 use super::upload::{Arrived, Upload};
 use super::uploads::Uploads;
 use crate::identity::upload_id;
-use crate::store::{BlobRow, Quarantined, UploadState};
+use crate::store::{BlobRow, Quarantined, UploadState, Writer};
 use crate::system::clock::now_ms;
 use api::runs::RunSource;
 use tokio::runtime::Handle;
@@ -44,8 +44,7 @@ impl Uploads {
             .await;
         if let Err(error) = &taken {
             let aside = aside(error.to_string());
-            let record =
-                move |writer: &mut crate::store::Writer| writer.set_aside(&aside, now_ms());
+            let record = move |writer: &mut Writer| writer.set_aside(&aside, now_ms());
             self.shared().store.write(record).await?;
         }
         taken

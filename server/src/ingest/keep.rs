@@ -20,8 +20,8 @@ use trace::watch::Watch;
 /// Packed bytes per transaction: a few milliseconds of the writer's time.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// The run of a trace.
-pub struct Label {
+/// What is known of a run before its trace: its id, its name and where it came from.
+pub struct RunOrigin {
     /// The run's id.
     pub run: RunId,
     /// Its name.
@@ -36,11 +36,11 @@ pub struct Label {
 
 /// Whether a trace makes a new run or belongs to an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TraceOf {
     /// It makes a run.
-    Insert,
+    NewRun,
     /// It replaces the run's trace, which another version stored.
-    Replace,
+    KnownRun,
 }
 
 /// Whether a run was there before.
@@ -60,15 +60,15 @@ pub enum Kept {
 pub fn keep(
     store: &Store,
     pictures: &Pictures,
-    label: Label,
-    place: Place,
+    origin: RunOrigin,
+    trace_of: TraceOf,
     decoded: Decoded,
     upload: &Upload,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
     let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(decoded);
-    match fill(store, pictures, id, &decoded, label, place, upload) {
+    match fill(store, pictures, id, &decoded, origin, trace_of, upload) {
         Ok(Kept::New) => {
             decoded.settle();
             pictures.traces.keep(id, decoded);
@@ -87,8 +87,8 @@ fn fill(
     pictures: &Pictures,
     id: i64,
     decoded: &Decoded,
-    label: Label,
-    place: Place,
+    origin: RunOrigin,
+    trace_of: TraceOf,
     upload: &Upload,
 ) -> Result<Kept, IngestError> {
     let go_on = |_| !upload.cancel.is_cancelled();
@@ -99,11 +99,11 @@ fn fill(
     let devices = decoded.trace.with_pinned();
     let facts = devices.map(|device| (DeviceFacts::of(device), step_facts(device)));
     let run = NewRun {
-        id: label.run,
-        name: label.name,
-        source: label.source,
-        blob: label.blob,
-        uploaded_by: label.uploaded_by,
+        id: origin.run,
+        name: origin.name,
+        source: origin.source,
+        blob: origin.blob,
+        uploaded_by: origin.uploaded_by,
         trace: id,
         format: decoded.trace.format.clone(),
         quality: decoded.trace.quality.clone(),
@@ -114,9 +114,9 @@ fn fill(
     if !upload.fate.become_run() {
         return Err(IngestError::Cancelled);
     }
-    let written = store.write_now(|writer| match place {
-        Place::Insert => writer.insert_run(&run),
-        Place::Replace => writer.replace_trace(&run),
+    let written = store.write_now(|writer| match trace_of {
+        TraceOf::NewRun => writer.insert_run(&run),
+        TraceOf::KnownRun => writer.replace_trace(&run),
     });
     match written {
         Ok(()) => Ok(Kept::New),

@@ -1,7 +1,7 @@
 //! Cleans up after a server that died, and after deletions that can no longer be undone.
 
 use super::error::IngestError;
-use super::keep::Label;
+use super::keep::RunOrigin;
 use super::upload::{Arrived, Upload};
 use super::uploads::Uploads;
 use crate::blobs::Found;
@@ -123,14 +123,14 @@ impl Uploads {
             return;
         }
         // Name, source and sender stay; only derived data is replaced.
-        let label = Label {
+        let origin = RunOrigin {
             run: run.clone(),
             name: String::new(),
             source: RunSource::Upload,
             blob,
             uploaded_by: None,
         };
-        if let Err(error) = self.rebuild(label).await {
+        if let Err(error) = self.rebuild(origin).await {
             tracing::error!(%run, %error, "cannot derive a run from its blob again");
         }
     }
@@ -140,6 +140,9 @@ impl Uploads {
         let mut clock = tokio::time::interval(EVERY);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut damaged = self.shared().pictures.traces.damaged();
+        if let Err(error) = self.shared().store.thin_ended().await {
+            tracing::warn!(%error, "cannot thin the reports of trainings that have ended");
+        }
         // A server that stopped may have left free pages.
         if let Err(error) = self.shared().store.shrink().await {
             tracing::warn!(%error, "cannot give free pages of the database back");
@@ -179,7 +182,7 @@ impl Uploads {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
             writer.forget_empty_jobs(now_ms() - millis(REMEMBER), &awaited)?;
             writer.date_deletions(now_ms())?;
-            writer.purge_jobs(before_ms)?;
+            writer.purge_jobs(before_ms, &awaited)?;
             writer.purge_runs(before_ms)
         });
         if purged.await? > 0 {

@@ -5,7 +5,7 @@ use super::allowance::{Allowance, watched};
 use super::coding::Broken;
 use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
-use super::keep::{Kept, Label, Place, keep};
+use super::keep::{Kept, RunOrigin, TraceOf, keep};
 use super::parse::{Read, parse_blob};
 use super::receive::{UploadLimits, drain, receive};
 use super::sender::Sender;
@@ -432,12 +432,12 @@ impl Uploads {
     }
 
     /// Derives a run's trace from its blob again, to replace one that another version stored.
-    pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
+    pub(super) async fn rebuild(&self, run: RunOrigin) -> Result<(), IngestError> {
         let upload = Upload::new(upload_id(), run.name.clone(), run.source, None);
         let upload = Arc::new(upload);
         let allowance = self.shared.admission.turn(&upload).await?;
         let read = self.read_blob(&upload, run.blob.clone(), allowance).await?;
-        self.replay(&upload, run, Place::Replace, read).await?;
+        self.replay(&upload, run, TraceOf::KnownRun, read).await?;
         Ok(())
     }
 
@@ -511,14 +511,14 @@ impl Uploads {
         }
         self.check_free(0, 0)?;
         upload.check_sender()?;
-        let label = Label {
+        let origin = RunOrigin {
             run: run.clone(),
             name: upload.name.clone(),
             source: upload.source,
             blob,
             uploaded_by: upload.uploaded_by(),
         };
-        let kept = self.replay(upload, label, Place::Insert, read).await?;
+        let kept = self.replay(upload, origin, TraceOf::NewRun, read).await?;
         // This is for large ones; small ones were judged while they were stored.
         tokio::spawn(self.judge().clone().judge_all());
         Ok(Arrived {
@@ -530,8 +530,8 @@ impl Uploads {
     async fn replay(
         &self,
         upload: &Arc<Upload>,
-        label: Label,
-        place: Place,
+        origin: RunOrigin,
+        trace_of: TraceOf,
         read: Read,
     ) -> Result<Kept, IngestError> {
         upload.progress.enter(Phase::Replaying);
@@ -548,7 +548,7 @@ impl Uploads {
             let (permit, _turn) = allowance.into_parts();
             pictures.traces.name_blocks(&mut trace);
             let decoded = Decoded::new(trace, permit);
-            keep(store, pictures, label, place, decoded, &working)
+            keep(store, pictures, origin, trace_of, decoded, &working)
         });
         let done = async { work.await.map_err(|_| IngestError::Panicked("replay"))? };
         tokio::pin!(done);

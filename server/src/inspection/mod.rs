@@ -134,9 +134,7 @@ impl Judgement {
                 source: told.map_or(StepSource::None, |device| device.step_source),
                 chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
                 levels,
-                items: told.map_or(Vec::new(), |device| {
-                    step_facts(device).into_iter().map(step).collect()
-                }),
+                items: told.map_or(Vec::new(), |device| steps(device, &trace.quality)),
             },
             leaks: leaks(subject, watch)?,
         })
@@ -304,8 +302,15 @@ fn out_of_memory(
     Ok(failures.collect())
 }
 
-fn step(facts: StepFacts) -> StepLevels {
+fn steps(device: &DeviceTrace, notes: &[QualityNote]) -> Vec<StepLevels> {
+    let unknown = Unknown::of(device.device, notes);
+    let steps = step_facts(device).into_iter();
+    steps.map(|facts| step(facts, &unknown)).collect()
+}
+
+fn step(facts: StepFacts, unknown: &Unknown) -> StepLevels {
     StepLevels {
+        is_cut: unknown.cuts(facts.step.events.start()),
         index: facts.step.index,
         name: facts.step.name,
         first_event: facts.step.events.start(),
@@ -333,6 +338,8 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
             device: None,
             verdict: Verdict::CannotTell,
             reason: "no device holds memory or events".to_owned(),
+            bytes_per_step: 0.0,
+            reserved_growth: None,
             groups: Vec::new(),
         });
     };
@@ -363,10 +370,21 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
         let groups = of.report.groups.iter();
         groups.map(|group| leak_group(of.device, of.word, group))
     });
+    let elsewhere = named.iter().filter(|other| other.device != device);
+    let mut growing = std::iter::once(&named[worst]).chain(elsewhere);
+    let reserved_growth = growing.find_map(|of| {
+        let told = of.report.reserved_growth.as_ref()?;
+        Some(match named.len() {
+            1 => told.clone(),
+            _ => format!("{}: {told}", of.device.name()),
+        })
+    });
     Ok(Leaks {
         device: Some(device),
         verdict,
         reason: reasons.join("; "),
+        bytes_per_step: report.bytes_per_step,
+        reserved_growth,
         groups: groups.collect(),
     })
 }
@@ -444,6 +462,26 @@ mod tests {
         let told = text(&found);
         let says = "\n  holds (of device 1, the main one; the other is device 0): ";
         assert!(told.contains(says), "{told}");
+    }
+
+    #[test]
+    fn the_step_in_which_a_ring_begins_is_cut() {
+        let step = |index: u32| trace::trace::Step {
+            index,
+            name: format!("step {index}"),
+            events: trace::span::Span::new(EventIdx(index), EventIdx(index + 1)),
+        };
+        let mut trace = trace::testing::trace("a alloc 1MiB\nb alloc 1MiB");
+        trace.devices[0].steps = (0..2).map(step).collect();
+        let wrapped = QualityNote {
+            code: trace::quality_code::RING_WRAPPED.to_owned(),
+            detail: String::new(),
+        };
+        for (notes, expected) in [(&[][..], [false; 2]), (&[wrapped][..], [true, false])] {
+            let found = steps(&trace.devices[0], notes);
+            let cut: Vec<bool> = found.iter().map(|step| step.is_cut).collect();
+            assert_eq!(cut, expected);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use trace::categories::Named;
 use trace::device::DeviceIdx;
 use trace::known::{NOT_KNOWN, Point, Unknown};
+use trace::leaks::alive_when;
 use trace::plain::one_line;
 use trace::steps::{Word, choices};
 use trace::trace::{Series, SeriesSummary, StepSource};
@@ -317,7 +318,7 @@ fn step_row(step: &StepLevels, unknown: &Unknown) -> [String; 5] {
             grouped(u64::from(step.first_event.0)),
             grouped(u64::from(step.end_event.0))
         ),
-        step.allocated_peak.to_string(),
+        step.told_peak(),
         step.allocated_end.to_string(),
         reserved,
     ]
@@ -337,6 +338,10 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
         _ => String::new(),
     };
     let mut out = format!("\n  {verdict}{at}: {}\n", leaks.reason);
+    if let Some(growth) = &leaks.reserved_growth {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {growth}");
+    }
     let mut groups: Vec<&LeakGroup> = leaks.groups.iter().collect();
     groups.sort_by_key(|group| Some(group.device) != leaks.device);
     for group in groups {
@@ -346,16 +351,13 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
             true => format!(" ({})", group.device.name()),
             false => String::new(),
         };
-        let when = match group.pattern {
-            Pattern::WithinStep => "live after the last part",
-            _ => "live",
-        };
+        let when = alive_when(group.pattern == Pattern::WithinStep, &group.counted_by);
         let made_in = group.made_in.as_ref();
         let made_in = made_in.map_or_else(String::new, |f| format!(", in {}", frame_line(f)));
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} {when}: {}{made_in}{place}",
+            "    {bytes} {}, {} live {when}: {}{made_in}{place}",
             group.counted_by,
             group.live_bytes,
             frame_line(&group.frame),
@@ -379,6 +381,7 @@ fn quality(inspection: &Inspection) -> String {
 mod tests {
     use super::*;
     use trace::categories::Category;
+    use trace::units::EventIdx;
 
     #[test]
     fn the_engine_is_no_torch() {
@@ -422,6 +425,27 @@ mod tests {
         assert_eq!(row(&[]), "allocated 2.00 MiB 2.00 MiB start 2.00 MiB");
     }
 
+    /// A ring begins within the step.
+    #[test]
+    fn the_peak_of_a_step_without_its_beginning_is_told_as_a_bound() {
+        let row = |is_cut: bool| {
+            let step = StepLevels {
+                index: 5,
+                name: "step 5".to_owned(),
+                first_event: EventIdx(0),
+                end_event: EventIdx(94),
+                allocated_end: Bytes::mib(7),
+                allocated_peak: Bytes::mib(923),
+                reserved_end: Bytes::mib(950),
+                requested_end: Bytes::mib(7),
+                is_cut,
+            };
+            step_row(&step, &Unknown::default()).join(" ")
+        };
+        assert_eq!(row(false), "step 5 0–94 923 MiB 7.00 MiB 950 MiB");
+        assert_eq!(row(true), "step 5 0–94 ≥ 923 MiB 7.00 MiB 950 MiB");
+    }
+
     /// A group of another device than the headline's says so, and comes later.
     #[test]
     fn leaks_stand_under_the_device_that_they_are_of() {
@@ -440,6 +464,8 @@ mod tests {
                 device: Some(DeviceIdx(headline)),
                 verdict: Verdict::Leak,
                 reason: "why".to_owned(),
+                bytes_per_step: 0.0,
+                reserved_growth: None,
                 groups: of.iter().map(|&device| group(DeviceIdx(device))).collect(),
             };
             let text = leaks(&found, several);
@@ -480,6 +506,8 @@ mod tests {
                 device: Some(device),
                 verdict,
                 reason: "why".to_owned(),
+                bytes_per_step: 0.0,
+                reserved_growth: None,
                 groups: Vec::new(),
             };
             assert_eq!(leaks(&found, several).trim(), expected);
@@ -528,6 +556,8 @@ mod tests {
             device: Some(DeviceIdx(0)),
             verdict: Verdict::Leak,
             reason: "why".to_owned(),
+            bytes_per_step: 0.0,
+            reserved_growth: None,
             groups: vec![serde_json::from_value(group).expect("a group")],
         };
         leaks(&found, false)
@@ -537,23 +567,28 @@ mod tests {
     fn leaks_of_one_line_are_told_by_what_makes_them() {
         let function = serde_json::json!({"name": "g", "filename": "b.py", "line": 2});
         let apart = told(serde_json::json!({ "made_in": function }));
-        assert!(apart.ends_with("live: f a.py:1, in g b.py:2\n"), "{apart}");
+        assert!(apart.ends_with("step: f a.py:1, in g b.py:2\n"), "{apart}");
         let alone = told(serde_json::json!({ "made_in": null }));
-        assert!(alone.ends_with("live: f a.py:1\n"), "{alone}");
+        assert!(alone.ends_with("step: f a.py:1\n"), "{alone}");
     }
 
     #[test]
-    fn what_grows_within_steps_is_alive_after_their_last_part() {
-        let told = |pattern: &str| {
-            let counted_by = "a part of a step";
-            told(serde_json::json!({ "pattern": pattern, "counted_by": counted_by }))
+    fn what_is_alive_of_a_leak_is_told_with_its_moment() {
+        let check = |pattern: &str, counted_by: &str, expected: &str| {
+            let own = serde_json::json!({ "pattern": pattern, "counted_by": counted_by });
+            let text = told(own);
+            assert!(text.contains(expected), "{text}");
         };
-        let within = told("within_step");
-        assert!(
-            within.contains("4.00 KiB live after the last part: f"),
-            "{within}"
+        check(
+            "within_step",
+            "a part of a request",
+            "4.00 KiB live after the last part: f",
         );
-        assert!(told("every_step").contains("4.00 KiB live: f"));
+        check(
+            "every_step",
+            "a request",
+            "4.00 KiB live at the end of the last whole request: f",
+        );
     }
 
     /// A ring that wrapped begins with another step than the first.

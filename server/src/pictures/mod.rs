@@ -11,19 +11,19 @@ mod traces;
 pub use answers::decoded::{Decoded, is_judged_now};
 pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use decode::decode;
-use trace::device::DeviceIdx;
 pub use traces::{Ask, Traces};
 
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
 use crate::limits::budget::{Budget, Spare};
 use crate::limits::turns::Turns;
 use crate::limits::work;
-use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
+use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, Writer, pack_tile};
 use answers::texts::Texts;
 use api::ids::RunId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
+use trace::device::DeviceIdx;
 use trace::tiles::GroupBy;
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
@@ -158,7 +158,7 @@ impl Pictures {
                 let texts = self.traces.all_texts();
                 let key = key_for(picture, trace, device.device, texts);
                 let packed = pack_tile(&picture.draw(decoded, device, watch)?)?;
-                let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
+                let keep = |w: &mut Writer| w.put_tile(&key, &packed, Keep::Overview);
                 self.store.write_derived_now(keep)?;
             }
         }

@@ -400,6 +400,13 @@ pub async fn carry_out(store: &Store, keep: Keep) -> StoreResult<Vec<Gone>> {
             for run in runs {
                 writer.delete_run(&run.run, now_ms())?;
             }
+            // With its last rank a job leaves the list anyway; a rank that another job keeps does
+            // not keep this one.
+            if let Some(job) = job
+                && !writer.reader().ranks_of(job, 0)?.is_empty()
+            {
+                writer.delete_job(job, now_ms())?;
+            }
         }
         Ok(gone)
     });

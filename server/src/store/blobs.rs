@@ -128,6 +128,13 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
+    /// Makes the files so large that the sum of two cannot be read.
+    #[cfg(test)]
+    pub fn overflow_blobs(&mut self) -> StoreResult<usize> {
+        let sql = "UPDATE blobs SET stored_bytes = 9223372036854775807";
+        Ok(self.tx.execute(sql, [])?)
+    }
+
     /// Records that a blob is in the blob store. If it was there before, it has just been replaced,
     /// and may be packed in another way now.
     pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {

@@ -63,7 +63,10 @@ pub enum StoreError {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The disk is full.
-    #[error("the disk that holds the database is full")]
+    #[error(
+        "the disk that holds the database is full, so nothing can be changed, and deleting needs \
+         some room, too: free a few MiB there"
+    )]
     Full,
     /// The place is read-only.
     #[error("the database can only be read: {0}")]

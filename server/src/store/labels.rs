@@ -2,10 +2,10 @@
 
 use super::runs::Selected;
 use super::{Reader, StoreError, StoreResult, Writer};
-use api::ids::RunId;
+use api::ids::{JobId, RunId};
 use api::labels::{self, ChangeLabels, Labels};
 use rusqlite::{named_params, params};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 impl Reader<'_> {
     /// Labels of the runs that meet a condition.
@@ -72,5 +72,21 @@ impl Writer<'_> {
                 labels::MOST
             ))),
         }
+    }
+
+    /// Changes labels of all ranks of a job whose runs are not deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if there is no rank, or a run would get too many labels.
+    pub fn change_labels_of_job(&mut self, job: &JobId, change: &ChangeLabels) -> StoreResult<()> {
+        let ranks = self.reader().ranks_of(job, 0)?.into_iter();
+        // A run may be several ranks.
+        let runs: BTreeSet<RunId> = ranks.map(|rank| rank.run).collect();
+        if runs.is_empty() {
+            let why = "a job has the labels of its ranks, and this one has no rank";
+            return Err(StoreError::Conflict(why.to_owned()));
+        }
+        runs.iter()
+            .try_for_each(|run| self.change_labels(run, change))
     }
 }

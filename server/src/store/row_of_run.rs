@@ -3,7 +3,7 @@
 use super::rows::{bytes, named, uint};
 use super::runs::Selected;
 use super::{Reader, StoreResult};
-use api::bench::{BenchStatus, DeviceKind, Fault, RowOfRun};
+use api::bench::{BenchStatus, DeviceKind, RowOfRun};
 use api::ids::RunId;
 use rusqlite::{Row, named_params};
 use std::collections::HashMap;
@@ -27,21 +27,21 @@ impl Reader<'_> {
         rows.next()?.map(row_of_run).transpose()
     }
 
-    /// What went wrong in the rows whose recordings these runs are.
-    pub(super) fn faults_where(
+    /// How the rows ended whose recordings these runs are, and nothing else of them.
+    pub(super) fn ends_where(
         &self,
         selected: Selected<'_>,
-    ) -> StoreResult<HashMap<String, Vec<Fault>>> {
+    ) -> StoreResult<HashMap<String, RowOfRun>> {
         let Selected { condition, .. } = selected;
         let sql = format!(
             "{ROWS} AND r.run IN (SELECT id FROM runs WHERE {condition}) ORDER BY r.run, {ORDER}"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
-        let mut found: HashMap<String, Vec<Fault>> = HashMap::new();
+        let mut found: HashMap<String, RowOfRun> = HashMap::new();
         while let Some(row) = rows.next()? {
             if let Entry::Vacant(first) = found.entry(row.get("run")?) {
-                first.insert(end_of(row)?.faults().collect());
+                first.insert(end_of(row)?);
             }
         }
         Ok(found)
@@ -49,27 +49,27 @@ impl Reader<'_> {
 }
 
 fn row_of_run(row: &Row) -> StoreResult<RowOfRun> {
-    let steps: u32 = row.get("steps_run")?;
     let device: String = row.get("device")?;
     let status: Option<String> = row.get("status")?;
     let status = status.map(|word| named("status", &word, BenchStatus::ALL, BenchStatus::word));
+    Ok(RowOfRun {
+        growth_per_step: row.get::<_, f64>("growth_per_step")?.round() as i64,
+        device: Some(named("device", &device, DeviceKind::ALL, DeviceKind::name)?),
+        status: status.transpose()?,
+        ..end_of(row)?
+    })
+}
+
+/// What went wrong in a row, and when.
+fn end_of(row: &Row) -> StoreResult<RowOfRun> {
+    let steps: u32 = row.get("steps_run")?;
     // Nothing is copied out before the first step, so that much older results tell, too.
     let is_copied = bytes(row, "d2h_bytes")? > Bytes::ZERO;
     let began: Option<bool> = row.get("began")?;
     Ok(RowOfRun {
         steps,
-        growth_per_step: row.get::<_, f64>("growth_per_step")?.round() as i64,
         planned: row.get("planned_steps")?,
-        device: Some(named("device", &device, DeviceKind::ALL, DeviceKind::name)?),
-        status: status.transpose()?,
         began: began.or(is_copied.then_some(true)).filter(|_| steps == 0),
-        ..end_of(row)?
-    })
-}
-
-/// What went wrong in a row, and nothing else of it.
-fn end_of(row: &Row) -> StoreResult<RowOfRun> {
-    Ok(RowOfRun {
         oom_step: row.get("oom_step")?,
         crash: row.get("crash")?,
         corrupted_tensors: uint(row, "corrupted_tensors")?,

@@ -3,7 +3,7 @@
 use super::rows::{bytes, corrupt, source_name, source_of};
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use answers::facts::{DeviceFacts, StepFacts};
-use api::bench::Fault;
+use api::bench::{Fault, RowOfRun};
 use api::ids::RunId;
 use api::jobs::{RunOfJob, called};
 use api::labels::{Label, Labels};
@@ -284,7 +284,7 @@ impl Reader<'_> {
         let Selected { condition, .. } = selected;
         let mut devices = self.devices_where(selected)?;
         let mut quality = self.quality_where(selected)?;
-        let mut faults = self.faults_where(selected)?;
+        let mut ends = self.ends_where(selected)?;
         let mut leaks = self.verdicts_where(selected)?;
         let mut jobs = self.jobs_where(selected)?;
         let mut labels = self.labels_where(selected)?;
@@ -299,8 +299,10 @@ impl Reader<'_> {
             let id: String = row.get("id")?;
             let devices = devices.remove(&id).unwrap_or_default();
             let quality = quality.remove(&id).unwrap_or_default();
-            let faults = faults.remove(&id).unwrap_or_default();
+            let end = ends.remove(&id);
+            let faults = end.iter().flat_map(RowOfRun::faults).collect();
             let leaks = leaks.remove(&id);
+            let leaks = leaks.map(|leaks| beside(leaks, &devices, end.as_ref()));
             let job = jobs.remove(&id);
             let labels = labels.remove(&id).unwrap_or_default();
             runs.push(StoredRun {
@@ -467,6 +469,15 @@ fn no_run(id: &RunId) -> StoreError {
     StoreError::NotFound {
         what: "run",
         id: id.to_string(),
+    }
+}
+
+/// What is said of a run beside what the benches know of it, as on its page.
+fn beside(leaks: LeakSummary, devices: &[DeviceFacts], end: Option<&RowOfRun>) -> LeakSummary {
+    let mut judged = devices.iter();
+    match judged.find(|device| device.device == leaks.device) {
+        Some(device) => leaks.beside(end, device.steps),
+        None => leaks,
     }
 }
 

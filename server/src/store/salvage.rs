@@ -1,10 +1,11 @@
 //! Reads from a damaged database what cannot be derived from the blobs again.
 //!
-//! That is: names, sources, dates, senders, deletions and labels of runs, jobs with their ranks and
-//! keys, recorded comparisons, people with their tokens, projects with their members, links, and
-//! names of files in quarantine. These are read here. Benches, tensors, live trainings and the
-//! audit are carried over as they are (`carry`). What cannot be read is left out: such a run gets
-//! the name of its blob, and such a link no longer opens. Each table is counted ([`Rescued`]).
+//! That is: names, sources, dates, senders, deletions and labels of runs, jobs with their ranks,
+//! keys and deletions, recorded comparisons, people with their tokens, projects with their members,
+//! links, and names of files in quarantine. These are read here. Benches, tensors, live trainings
+//! and the audit are carried over as they are (`carry`). What cannot be read is left out: such a
+//! run gets the name of its blob, and such a link no longer opens. Each table is counted
+//! ([`Rescued`]).
 
 mod carry;
 mod scan;
@@ -24,6 +25,7 @@ use api::labels::Label;
 use api::people::{Person, Role};
 use api::runs::RunSource;
 use api::views::View;
+use rusqlite::types::FromSql;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -125,6 +127,8 @@ pub struct Salvaged {
     pub keys: Vec<(JobId, String)>,
     /// What was said of jobs when they were made, as it is stored.
     pub job_notes: Vec<(JobId, String)>,
+    /// Jobs whose deletion can be undone, each with when it was deleted.
+    pub deleted_jobs: Vec<(JobId, i64)>,
     /// Runs, each with the name of whoever sent it.
     pub senders: Vec<(RunId, String)>,
     /// Labels, each with its run.
@@ -181,6 +185,7 @@ impl Salvaged {
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
             job_notes: reader.remembered_notes().unwrap_or_default(),
+            deleted_jobs: reader.remembered_deletions().unwrap_or_default(),
             senders: reader.remembered_senders().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
             comparisons: reader.readable_comparisons().unwrap_or_default(),
@@ -315,26 +320,31 @@ impl Reader<'_> {
 
     /// Keys are read separately from the ranks, because databases of older versions have no keys.
     fn remembered_keys(&self) -> StoreResult<Vec<(JobId, String)>> {
-        self.texts_by_id("SELECT id, key FROM jobs WHERE key IS NOT NULL")
+        self.values_by_id("SELECT id, key FROM jobs WHERE key IS NOT NULL")
     }
 
     /// Notes too.
     fn remembered_notes(&self) -> StoreResult<Vec<(JobId, String)>> {
-        self.texts_by_id("SELECT id, notes FROM jobs WHERE notes IS NOT NULL")
+        self.values_by_id("SELECT id, notes FROM jobs WHERE notes IS NOT NULL")
+    }
+
+    /// And deletions of jobs.
+    fn remembered_deletions(&self) -> StoreResult<Vec<(JobId, i64)>> {
+        self.values_by_id("SELECT id, deleted_ms FROM jobs WHERE deleted_ms IS NOT NULL")
     }
 
     /// Names of files that did not become runs.
     fn remembered_file_names(&self) -> StoreResult<Vec<(String, String)>> {
-        self.texts_by_id("SELECT hash, name FROM quarantine")
+        self.values_by_id("SELECT hash, name FROM quarantine")
     }
 
     /// Senders are read separately too, for the same reason.
     fn remembered_senders(&self) -> StoreResult<Vec<(RunId, String)>> {
-        self.texts_by_id("SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL")
+        self.values_by_id("SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL")
     }
 
-    /// The rows of two columns, an id and a text, up to the first that cannot be read.
-    fn texts_by_id<Id: FromStr>(&self, sql: &str) -> StoreResult<Vec<(Id, String)>> {
+    /// The rows of two columns, an id and a value, up to the first that cannot be read.
+    fn values_by_id<Id: FromStr, V: FromSql>(&self, sql: &str) -> StoreResult<Vec<(Id, V)>> {
         let mut statement = self.tx.prepare(sql)?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
@@ -421,6 +431,14 @@ impl Writer<'_> {
                 source_name(run.source)
             ],
         )?;
+        Ok(())
+    }
+
+    /// Hides a job again whose deletion can be undone. Call this between its ranks and those of
+    /// jobs that are not deleted: no job is the same as one that is.
+    pub fn remember_deletion(&mut self, job: &JobId, deleted_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET deleted_ms = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![job.as_str(), deleted_ms])?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::super::audited;
 use super::super::credentials;
 use super::super::extract::Query;
 use super::super::page::PageQuery;
-use super::super::people::known_action;
+use super::super::people::{known_action, read_audit};
 use super::super::shell::{self, date, page, problem};
 use super::SignedIn;
 use super::token_form::{TokenForm, token_form};
@@ -181,8 +181,8 @@ fn who(entry: &Entry, reach: Scopes) -> Markup {
                     "then."
                 }
                 _ => {
-                    "Nobody has to sign in: this server answers to this machine only. From the "
-                    "first person that you add on, everybody has to."
+                    "Nobody has to sign in: this server answers to this machine only. Once the "
+                    "first person is added (under People), everybody has to."
                 }
             }
         }
@@ -309,6 +309,7 @@ impl AuditQuery {
             who: typed(&self.who),
             action: typed(&self.action).map(known_action).transpose()?,
             about: typed(&self.about),
+            ids: Vec::new(),
             project: project.map_err(|error| Error::BadRequest(format!("project: {error}")))?,
         })
     }
@@ -341,8 +342,7 @@ pub async fn audit(
     let slice = PageQuery::new(query.offset, AUDIT_ROWS).slice();
     let which = query.which()?;
     let is_all = which == WhichEntries::default();
-    let read = app.store.read(move |reader| reader.audit(&which, slice));
-    let entries = read.await?;
+    let entries = read_audit(&app, which, slice).await?;
     let body = html! {
         (audit_form(&query, &app.projects.names()))
         @if entries.is_empty() {

@@ -1,10 +1,12 @@
-//! Labels of a run: set by the person who pushes it, changed by anybody of the team.
+//! Labels of a run: set by the person who pushes it, changed by anybody of the team. Those of a job
+//! are those of its ranks.
 
 mod page;
 
 pub use page::{change_on_page, labels_page};
 
-use super::extract::{Json, Path, run_id};
+use super::audited::Subject;
+use super::extract::{Json, Path, job_id, run_id};
 use super::here::Here;
 use super::permits;
 use super::runs::summary;
@@ -12,11 +14,13 @@ use crate::app::App;
 use crate::problems::Error;
 use crate::who::access::Entry;
 use api::ids::RunId;
+use api::jobs::JobSummary;
 use api::labels::{ChangeLabels, Label, MOST};
 use api::people::Scope;
 use api::problem::Problem;
 use api::runs::RunSummary;
 use axum::Extension;
+use axum::response::{IntoResponse, Response};
 
 /// Changes labels of a run; those that are not named stay.
 #[utoipa::path(patch, path = "/api/runs/{run}/labels", tag = "runs",
@@ -44,6 +48,36 @@ pub async fn change(
     }
     let summary = change_of(&app, id, request).await?;
     Ok(axum::Json(summary))
+}
+
+/// Changes labels of all ranks of a job, or of none; those that are not named stay. Ranks that
+/// arrive later have their own.
+#[utoipa::path(patch, path = "/api/jobs/{job}/labels", tag = "jobs",
+    params(("job" = String, Path)), request_body = ChangeLabels,
+    responses(
+        (status = 200, description = "The job: so many ranks have the labels now.",
+            body = JobSummary),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem),
+    ))]
+pub async fn change_ranks(
+    Here(app): Here,
+    Extension(entry): Extension<Entry>,
+    Path(job): Path<String>,
+    Json(request): Json<ChangeLabels>,
+) -> Result<Response, Error> {
+    // The answer says what the job is.
+    permits::scope(&entry, Scope::Read)?;
+    let (id, change) = (job_id(&job)?, checked(request)?);
+    let write = app.store.write(move |writer| {
+        let job = writer.reader().job(&id)?;
+        writer.change_labels_of_job(&job.id, &change)?;
+        Ok(job)
+    });
+    let job = write.await?;
+    app.runs_changed();
+    let subject = Extension(Subject::called(&job.name, &job.id));
+    Ok((subject, axum::Json(job)).into_response())
 }
 
 /// Changes labels of a run, and tells the pages that list it.

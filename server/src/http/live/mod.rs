@@ -40,6 +40,9 @@ use trace::units::Bytes;
 /// A thousand steps, with room for their numbers.
 pub const REPORT_LIMIT: usize = 256 << 10;
 
+/// The largest number of a report, of bytes or of anything: a page keeps no larger one exactly.
+const MOST: u64 = 1 << 53;
+
 /// Begins to report a training.
 #[utoipa::path(post, path = "/api/live", tag = "live", request_body = NewLive,
     responses(
@@ -61,7 +64,7 @@ pub async fn begin(
     };
     check_room(&app)?;
     let live = identity::live_id();
-    let subject = Subject::of(format!("{} ({live})", new.name));
+    let subject = Extension(Subject::called(&new.name, &live));
     let (id, now) = (live.clone(), now_ms());
     let begin = app.store.write(move |writer| {
         writer.begin_live(&id, &new, now)?;
@@ -184,14 +187,14 @@ pub async fn report(
 fn step(
     [step, at_ms, allocated, peak, reserved, retries, ooms]: [u64; 7],
 ) -> Result<LiveStep, Error> {
-    let fits =
-        |n: u64| i64::try_from(n).map_err(|_| Error::BadRequest(format!("{n} is too large")));
-    for n in [step, allocated, peak, reserved, retries, ooms] {
-        fits(n)?;
+    for n in [step, at_ms, allocated, peak, reserved, retries, ooms] {
+        if n > MOST {
+            return Err(Error::BadRequest(format!("{n} is too large")));
+        }
     }
     Ok(LiveStep {
         step,
-        at_ms: fits(at_ms)?,
+        at_ms: at_ms as i64,
         allocated: Bytes(allocated),
         peak: Bytes(peak),
         reserved: Bytes(reserved),

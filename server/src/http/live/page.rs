@@ -106,7 +106,9 @@ fn table(LiveRuns { runs, .. }: &LiveRuns) -> Markup {
 /// The heads of [`memory`], and of the state that follows.
 pub(super) fn memory_heads() -> Markup {
     html! {
-        th { "Step" } th { "Allocated" } th { "Peak" } th { "Reserved" } th { "May use" }
+        @for number in ["Step", "Allocated", "Peak", "Reserved", "May use"] {
+            th class="account-number" { (number) }
+        }
         th { "State" }
     }
 }
@@ -115,11 +117,15 @@ pub(super) fn memory_heads() -> Markup {
 pub(super) fn memory(run: &LiveRun) -> Markup {
     let last = |value: fn(LiveStep) -> String| reported(run, value);
     html! {
-        td data-label="Step" { (last(|step| step.step.to_string())) }
-        td data-label="Allocated" { (last(|step| step.allocated.to_string())) }
-        td data-label="Peak" { (last(|step| step.peak.to_string())) }
-        td data-label="Reserved" { (last(|step| step.reserved.to_string())) }
-        td data-label="May use" {
+        td class="account-number" data-label="Step" { (last(|step| step.step.to_string())) }
+        td class="account-number" data-label="Allocated" {
+            (last(|step| step.allocated.to_string()))
+        }
+        td class="account-number" data-label="Peak" { (last(|step| step.peak.to_string())) }
+        td class="account-number" data-label="Reserved" {
+            (last(|step| step.reserved.to_string()))
+        }
+        td class="account-number" data-label="May use" {
             @match run.limit { Some(limit) => { (limit) } None => { "–" } }
         }
     }

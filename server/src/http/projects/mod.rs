@@ -19,7 +19,7 @@ use crate::who::access::{Entry, Membership};
 use api::people::{Role, Scope};
 use api::problem::Problem;
 use api::projects::{
-    ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName, SetMember,
+    ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName, PullRequestDays, SetMember,
 };
 use axum::Extension;
 use axum::extract::State;
@@ -233,16 +233,24 @@ pub struct PlanQuery {
     /// Labels that tell kinds apart, with commas between them.
     #[serde(default)]
     per: String,
-    /// For how many days each comparison of a pull request keeps its runs. Unless given, 30.
-    pull_request_days: Option<u32>,
+    /// For how many days each comparison of a pull request keeps its runs: a number, or `forever`.
+    /// Unless given, as the rule of the project says; 30 without a rule.
+    #[param(value_type = Option<String>)]
+    pull_request_days: Option<PullRequestDays>,
 }
 
 impl PlanQuery {
-    fn keep(&self) -> Keep {
+    /// The rule to look ahead with, in a project with this rule.
+    fn keep(&self, rule: Option<&Keep>) -> Keep {
+        let usual = Some(Keep::PULL_REQUEST_DAYS);
+        let days = match self.pull_request_days {
+            Some(PullRequestDays(days)) => days,
+            None => rule.map_or(usual, |rule| rule.pull_request_days),
+        };
         Keep {
             newest: self.newest,
             per: words(&self.per),
-            pull_request_days: self.pull_request_days.or(Some(Keep::PULL_REQUEST_DAYS)),
+            pull_request_days: days,
         }
     }
 }
@@ -271,7 +279,9 @@ pub async fn plan(
     Query(query): Query<PlanQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let plan = planned(&main, &entry, &project, query.keep()).await?;
+    let of = membership(&main, &entry, &project)?.project;
+    let keep = query.keep(main.projects.settings(&of).keep.as_ref());
+    let plan = planned(&main, &entry, &project, keep).await?;
     Ok(packed::json(&headers, &plan))
 }
 

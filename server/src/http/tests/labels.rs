@@ -1,7 +1,9 @@
 //! Labels: adding, changing and removing them, and listing by them.
 
+use super::jobs::{job, recorded, send};
 use super::{Server, request, snapshot};
 use api::history::History;
+use api::jobs::JobSummary;
 use api::labels::{ChangeLabels, Label, Labels, MOST};
 use api::problem::ProblemCode;
 use api::routes;
@@ -108,6 +110,61 @@ async fn what_is_no_label_changes_nothing() {
         .json(Method::PATCH, &path, &change(&[("k1", None)]))
         .await;
     assert_eq!(gone.problem().status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_ranks_of_a_job_are_labelled_at_once_or_none() {
+    let server = Server::start().await;
+    let wide = job(&server, "wide").await;
+    let path = routes::job_labels(&wide.id);
+    let set = async |asked: &[(&str, Option<&str>)]| {
+        server.json(Method::PATCH, &path, &change(asked)).await
+    };
+    let pinned = [("pinned", Some("yes"))];
+    // Without ranks there is nothing to label.
+    let problem = set(&pinned).await.problem();
+    assert_eq!(problem.code, ProblemCode::Conflict);
+    let mut runs = Vec::new();
+    for rank in 0..2 {
+        runs.push(send(&server, &wide, rank, recorded(rank, 8)).await);
+    }
+    let all = async || {
+        let mut all = Vec::new();
+        for run in &runs {
+            let detail: RunDetail = server.get(&routes::run(&run.id)).await.read();
+            all.push(detail.summary.labels);
+        }
+        all
+    };
+    let told: JobSummary = set(&pinned).await.expect(StatusCode::OK).read();
+    assert_eq!((told.id, told.n_ranks), (wide.id.clone(), 2));
+    assert_eq!(
+        all().await,
+        [labels(&[("pinned", "yes")]), labels(&[("pinned", "yes")])]
+    );
+    set(&[("pinned", None), ("team", Some("vision"))])
+        .await
+        .expect(StatusCode::OK);
+    assert_eq!(
+        all().await,
+        [labels(&[("team", "vision")]), labels(&[("team", "vision")])]
+    );
+
+    // One of them has no room: the other does not get it either.
+    let many: Vec<String> = (1..MOST).map(|n| format!("k{n}")).collect();
+    let many: Vec<(&str, Option<&str>)> =
+        many.iter().map(|key| (key.as_str(), Some("v"))).collect();
+    let full = routes::run_labels(&runs[1].id);
+    let full = server.json(Method::PATCH, &full, &change(&many)).await;
+    full.expect(StatusCode::OK);
+    set(&pinned).await.expect(StatusCode::CONFLICT);
+    assert_eq!(all().await[0], labels(&[("team", "vision")]));
+    set(&[("no key", Some("v"))])
+        .await
+        .expect(StatusCode::BAD_REQUEST);
+    let unknown = routes::job_labels(&"job_none".parse().unwrap());
+    let unknown = server.json(Method::PATCH, &unknown, &change(&pinned)).await;
+    unknown.expect(StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread")]

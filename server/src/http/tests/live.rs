@@ -176,12 +176,14 @@ async fn what_is_no_report_is_refused() {
     let live = begin(&server, 0).await.live;
     let steps = format!("/api/live/{live}/steps");
     check(&steps, json!({"steps": [[1, 2, 3]]}), unread).await;
-    check(
-        &steps,
-        json!({"steps": [[1, 1, u64::MAX, 1, 1, 0, 0]]}),
-        bad,
-    )
-    .await;
+    for (step, bytes) in [
+        (1_u64, u64::MAX),
+        (1, i64::MAX as u64),
+        ((1_u64 << 53) + 1, 1),
+    ] {
+        let report = json!({"steps": [[step, 1, bytes, 1, 1, 0, 0]]});
+        check(&steps, report, bad).await;
+    }
     let many: Vec<_> = (0..1001).map(|n| [n, 1, 1, 1, 1, 0, 0]).collect();
     check(&steps, json!({ "steps": many }), bad).await;
     check(&steps, json!({ "steps": many[..1000] }), StatusCode::OK).await;

@@ -179,6 +179,22 @@ async fn a_deletion_can_be_undone_until_it_is_purged() {
     assert_eq!(upload(&server).await, run, "it can be uploaded again");
 }
 
+/// Who was second was told that they had deleted it, and offered to bring it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_somebody_else_deleted_is_told_to_be_gone() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let delete = async || server.json(Method::DELETE, &routes::run(&run), "").await;
+    let first: RunSummary = delete().await.expect(StatusCode::OK).read();
+    let problem = delete().await.expect(StatusCode::NOT_FOUND).problem();
+    assert_eq!(problem.code, ProblemCode::NotFound);
+    let told = "it was deleted, and can be restored until ";
+    assert!(problem.detail.contains(told), "{}", problem.detail);
+    // It stays deleted since the first time.
+    let trash: Vec<RunSummary> = server.get(routes::DELETED_RUNS).await.read();
+    assert_eq!(trash, [first]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn uploading_a_deleted_run_again_restores_it() {
     let server = Server::start().await;

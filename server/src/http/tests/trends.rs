@@ -132,11 +132,11 @@ async fn old_pull_requests_and_old_pushes_are_on_later_pages() {
     write.await.unwrap();
     let pull = routes::pull_page(PR);
     for (address, there, gone) in [
-        (routes::PULLS_PAGE.to_owned(), "<td>150</td>", "#120<"),
+        (routes::PULLS_PAGE.to_owned(), ">150</td>", "#120<"),
         (
             format!("{}?offset=100", routes::PULLS_PAGE),
             "#120<",
-            "<td>150</td>",
+            ">150</td>",
         ),
         (pull.clone(), "push1149x", "push1000x"),
         (format!("{pull}&offset=100"), "push1000x", "push1149x"),

@@ -89,8 +89,17 @@ fn reach(n: usize) -> f64 {
     (apart / 2.0).clamp(5.0, REACH)
 }
 
+/// Which part of a history is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The newest runs: the last one is how things stand now.
+    Newest,
+    /// Those before some run.
+    Older,
+}
+
 /// The chart, with its title.
-pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
+pub fn chart(title: &str, dots: &[Dot], part: Part, levels: &[Level]) -> Markup {
     let highest = dots.iter().filter_map(|dot| dot.value.level()).max();
     let highest = highest.unwrap_or_default();
     let n = dots.len();
@@ -99,7 +108,7 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
         figure class="trend" {
             figcaption {
                 strong { (title) }
-                span class="muted" { (stands(dots)) }
+                span class="muted" { (stands(dots, part)) }
             }
             div class="trend-plot" {
                 svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="group"
@@ -160,17 +169,21 @@ fn rules(highest: Bytes) -> Vec<(f64, String)> {
     ticks.into_iter().map(placed).collect()
 }
 
-/// How the newest run stands, and what the highest value is. If one of the runs may have been
-/// higher than is known, so may the highest value.
-fn stands(dots: &[Dot]) -> String {
+/// How the last run stands, and what the highest value is. If one of the runs may have been higher
+/// than is known, so may the highest value.
+fn stands(dots: &[Dot], part: Part) -> String {
+    let when = match part {
+        Part::Newest => "now",
+        Part::Older => "last",
+    };
     let now = dots.last().map_or(Known::Not, |dot| dot.value).words();
     let is_least = dots
         .iter()
         .any(|dot| matches!(dot.value, Known::AtLeast(_)));
     match dots.iter().filter_map(|dot| dot.value.level()).max() {
         None => now,
-        Some(highest) if is_least => format!("now {now}, the highest at least {highest}"),
-        Some(highest) => format!("now {now}, at most {highest}"),
+        Some(highest) if is_least => format!("{when} {now}, the highest at least {highest}"),
+        Some(highest) => format!("{when} {now}, at most {highest}"),
     }
 }
 
@@ -242,7 +255,10 @@ mod tests {
                 bad: false,
             };
             let dots: Vec<Dot> = values.iter().map(dot).collect();
-            assert_eq!(stands(&dots), expected);
+            assert_eq!(stands(&dots, Part::Newest), expected);
+            // Of an older part nobody may think that it is how things stand now.
+            let older = stands(&dots, Part::Older);
+            assert_eq!(older, expected.replace("now", "last"));
         };
         let exactly = |mib: u64| Known::Exactly(Bytes::mib(mib));
         let at_least = |mib: u64| Known::AtLeast(Bytes::mib(mib));
@@ -289,7 +305,7 @@ mod tests {
             value: Known::AtLeast(Bytes::mib(520)),
             bad: false,
         };
-        let text = chart("peak", &[dot], &[]).into_string();
+        let text = chart("peak", &[dot], Part::Newest, &[]).into_string();
         assert!(
             text.contains("aria-label=\"a: at least 520 MiB\""),
             "{text}"
@@ -305,7 +321,7 @@ mod tests {
             value: Known::Exactly(Bytes::gib(2)),
             bad: true,
         };
-        let text = chart("peak", &[dot], &[]).into_string();
+        let text = chart("peak", &[dot], Part::Newest, &[]).into_string();
         assert!(
             text.contains("&lt;script&gt;: 2.00 GiB") && !text.contains("<script"),
             "{text}"

@@ -6,7 +6,7 @@ use super::super::here::Here;
 use super::super::history as answers;
 use super::super::permits;
 use super::super::shell::{date, page};
-use super::chart::{Dot, Level, chart, levels};
+use super::chart::{Dot, Level, Part, chart, levels};
 use super::{known, leaks, marks, wrong};
 use crate::problems::Error;
 use api::bench::Fault;
@@ -35,9 +35,9 @@ pub async fn history(
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let (labels, before) = (labels_of(&pairs)?, answers::before_of(&pairs)?);
-    let place = match before {
-        None => Place::Newest,
-        Some(_) => Place::Older,
+    let part = match before {
+        None => Part::Newest,
+        Some(_) => Part::Older,
     };
     let history = answers::of(&app, labels.clone(), before).await?;
     let wanted = labels.clone();
@@ -53,19 +53,10 @@ pub async fn history(
         @if !belong_together(&labels, &history.runs) {
             (choose_first(&offered))
         } @else {
-            (of_labels(&labels, &offered, place, &history))
+            (of_labels(&labels, &offered, part, &history))
         }
     };
     Ok(page(&app, Some(&entry), "History", &body))
-}
-
-/// Which part of a history is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Its newest runs.
-    Newest,
-    /// Those before some run.
-    Older,
 }
 
 /// Whether the runs have something in common: the labels that were asked for, or one that all of
@@ -101,17 +92,12 @@ fn choose_first(offered: &[(Label, u32)]) -> Markup {
     }
 }
 
-fn of_labels(
-    labels: &[Label],
-    offered: &[(Label, u32)],
-    place: Place,
-    history: &History,
-) -> Markup {
+fn of_labels(labels: &[Label], offered: &[(Label, u32)], part: Part, history: &History) -> Markup {
     html! {
         p { a href=(routes::save_view_page(&routes::history_page(labels))) { "Save this view" } }
         (chooser(labels, offered))
-        (part(labels, place, history))
-        @if history.runs.is_empty() && place == Place::Older {
+        (which_part(labels, part, history))
+        @if history.runs.is_empty() && part == Part::Older {
             p { "There are no older runs." }
         } @else if history.runs.is_empty() {
             p {
@@ -120,27 +106,27 @@ fn of_labels(
             }
         } @else {
             (changes(history))
-            @for measure in Measure::ALL { (measured(history, measure)) }
+            @for measure in Measure::ALL { (measured(history, part, measure)) }
             (rows(&history.runs))
         }
     }
 }
 
 /// How many of the runs these are, where they are not all, and the way to the others.
-fn part(labels: &[Label], place: Place, history: &History) -> Markup {
+fn which_part(labels: &[Label], part: Part, history: &History) -> Markup {
     let [shown, all] = [history.runs.len() as u64, u64::from(history.total)].map(count);
     let newest = routes::history_page(labels);
     let older = (history.older.as_ref()).map(|run| routes::before(&newest, run));
     html! {
-        @if place == Place::Older || older.is_some() {
+        @if part == Part::Older || older.is_some() {
             p {
-                @match place {
-                    Place::Newest => { "The newest " (shown) " of " (all) " runs." }
-                    Place::Older => { "Older runs: " (shown) " of " (all) "." }
+                @match part {
+                    Part::Newest => { "The newest " (shown) " of " (all) " runs." }
+                    Part::Older => { "Older runs: " (shown) " of " (all) "." }
                 }
             }
             nav class="account-row" aria-label="Parts of the history" {
-                @if place == Place::Older { a href=(newest) { "Newest" } }
+                @if part == Part::Older { a href=(newest) { "Newest" } }
                 @if let Some(older) = &older { a href=(older) { "Older" } }
             }
         }
@@ -232,7 +218,7 @@ fn lasting(change: &HistoryChange) -> &'static str {
     }
 }
 
-fn measured(history: &History, measure: Measure) -> Markup {
+fn measured(history: &History, part: Part, measure: Measure) -> Markup {
     let runs = &history.runs;
     let dots: Vec<Dot> = runs
         .iter()
@@ -248,7 +234,7 @@ fn measured(history: &History, measure: Measure) -> Markup {
         .map(|change| (position(runs, &change.first), change.from, change.to))
         .collect();
     let found: Vec<Level> = levels(runs.len(), &steps, usual(&dots));
-    chart(measure.label(), &dots, &found)
+    chart(measure.label(), &dots, part, &found)
 }
 
 /// What a run is called, with what went wrong in it.
@@ -337,23 +323,23 @@ mod tests {
     #[test]
     fn a_history_that_is_longer_says_so_and_leads_to_the_rest() {
         let main = [label("branch=main")];
-        let told = |place, total, older: Option<&str>| {
+        let told = |part, total, older: Option<&str>| {
             let history = History {
                 total,
                 older: older.map(|run| run.parse().unwrap()),
                 ..of_runs(vec![run(&[]), run(&[])])
             };
-            part(&main, place, &history).into_string()
+            which_part(&main, part, &history).into_string()
         };
-        assert_eq!(told(Place::Newest, 2, None), "", "these are all");
-        let newest = told(Place::Newest, 1600, Some("run_b"));
+        assert_eq!(told(Part::Newest, 2, None), "", "these are all");
+        let newest = told(Part::Newest, 1600, Some("run_b"));
         assert!(newest.contains("The newest 2 of 1,600 runs."), "{newest}");
         let link = "/history?label=branch%3Dmain&amp;before=run_b\">Older<";
         assert!(
             newest.contains(link) && !newest.contains(">Newest<"),
             "{newest}"
         );
-        let oldest = told(Place::Older, 1600, None);
+        let oldest = told(Part::Older, 1600, None);
         assert!(oldest.contains("Older runs: 2 of 1,600."), "{oldest}");
         assert!(
             oldest.contains("/history?label=branch%3Dmain\">Newest<"),
@@ -424,7 +410,10 @@ mod tests {
             ..run(&[])
         };
         let history = of_runs(vec![run(&[]), state]);
-        let charts = Measure::ALL.map(|measure| measured(&history, measure).into_string());
+        let charts = Measure::ALL.map(|measure| {
+            let chart = measured(&history, Part::Newest, measure);
+            chart.into_string()
+        });
         let says = [
             "now at least 520 MiB, the highest at least 520 MiB",
             "now 520 MiB, at most 520 MiB",
@@ -434,6 +423,8 @@ mod tests {
         for (chart, says) in charts.iter().zip(says) {
             assert!(chart.contains(says), "{chart}");
         }
+        let older = measured(&history, Part::Older, Measure::End).into_string();
+        assert!(older.contains("last 520 MiB, at most"), "{older}");
         let fell = HistoryChange {
             measure: Measure::Peak,
             before: "run_b".parse().unwrap(),

@@ -7,7 +7,7 @@ use super::super::here::Here;
 use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page, with_code};
-use super::chart::{Dot, chart};
+use super::chart::{Dot, Part, chart};
 use super::{known, leaks, marks, on_page, pages, shown};
 use crate::app::App;
 use crate::history;
@@ -121,12 +121,12 @@ fn list(pulls: &[PullRow], offset: u32) -> Markup {
         } @else if pulls.is_empty() {
             p { "There are no older pull requests." }
         } @else {
-            div class="account-wide" tabindex="0" { table class="account-table" {
+            div class="account-wide stacked" tabindex="0" { table class="account-table" {
                 thead { tr { th { "Pull request" } th { "Last push" } th { "Pushes" } } }
                 tbody { @for pull in pulls { tr {
                     td { a href=(routes::pull_page(&pull.pr)) { (short(&pull.pr)) } }
-                    td { (date(pull.last_ms)) }
-                    td { (pull.pushes) }
+                    td data-label="Last push" { (date(pull.last_ms)) }
+                    td data-label="Pushes" { (pull.pushes) }
                 } } }
             } }
         }
@@ -163,6 +163,10 @@ fn of_pull(pr: &str, pushes: &[Push], offset: u32) -> Markup {
             })
         })
         .collect();
+    let part = match offset {
+        0 => Part::Newest,
+        _ => Part::Older,
+    };
     html! {
         p {
             // Others wrote this address: only one that certainly leads to a page becomes a link.
@@ -176,7 +180,7 @@ fn of_pull(pr: &str, pushes: &[Push], offset: u32) -> Markup {
         } @else if pushes.is_empty() {
             p { "Nothing was pushed for it: " code { "tidemark push FILE --base auto --pr " (pr) } }
         } @else {
-            @if dots.len() > 1 { (chart("peak of each push", &dots, &[])) }
+            @if dots.len() > 1 { (chart("peak of each push", &dots, part, &[])) }
             (rows(pushes))
         }
     }

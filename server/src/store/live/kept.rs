@@ -1,7 +1,7 @@
 //! How much is kept of trainings. A training goes as a whole: what counts is how many there are,
 //! and not how many processes each has. Their steps have a limit of their own.
 
-use super::super::{StoreError, StoreResult, Writer};
+use super::super::{Reader, Store, StoreError, StoreResult, Writer};
 use super::training::{RANKS, TRAINING};
 use crate::live::{JUDGED, thinned};
 use api::ids::LiveId;
@@ -80,9 +80,13 @@ impl Writer<'_> {
         let (trainings, processes): (u32, u32) =
             statement.query_row(running, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let kept = share(trainings.into(), processes.into());
+        // Rows are counted, not numbers: who reports tokens in place of steps, or goes on at
+        // another number, loses nothing. Where the numbers span no more, there are no more rows.
         self.tx.execute(
-            "DELETE FROM live_steps WHERE live = ?1 AND step <= \
-             (SELECT max(step) FROM live_steps WHERE live = ?1) - ?2",
+            "DELETE FROM live_steps WHERE live = ?1 AND step <= iif( \
+             (SELECT max(step) FROM live_steps WHERE live = ?1) - \
+             (SELECT min(step) FROM live_steps WHERE live = ?1) < ?2, -1, \
+             (SELECT step FROM live_steps WHERE live = ?1 ORDER BY step DESC LIMIT 1 OFFSET ?2))",
             params![id.as_str(), kept as i64],
         )?;
         Ok(())
@@ -121,6 +125,36 @@ impl Writer<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// The processes that do not run, of which more steps are kept than a page draws.
+    fn unthinned(&self, now_ms: i64) -> StoreResult<Vec<LiveId>> {
+        let sql = "SELECT id FROM live WHERE (outcome IS NOT NULL OR seen_ms <= ?1) \
+             AND (SELECT count(*) FROM live_steps WHERE live = live.id) > ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let asked = params![now_ms - RUNS_FOR_MS, MOST_POINTS as i64];
+        let ids = statement.query_map(asked, |row| row.get::<_, String>(0))?;
+        let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
+        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+    }
+}
+
+impl Store {
+    /// Thins the steps of those that ended under an older version, which kept all of them. Each is
+    /// a transaction of its own. Returns how many they were.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn thin_ended(&self) -> StoreResult<usize> {
+        let now = self.latest_ms();
+        let found = self.read(move |reader| reader.unthinned(now)).await?;
+        for id in &found {
+            let id = id.clone();
+            self.write(move |writer| writer.thin_live(&id)).await?;
+        }
+        Ok(found.len())
+    }
+}
+
 /// How many steps are kept of each process of a training that has so many, while so many trainings
 /// run: enough to be judged by, at least.
 fn share(trainings: u64, processes: u64) -> u64 {
@@ -141,7 +175,7 @@ fn drawn(steps: &[LiveStep]) -> Vec<LiveStep> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::system::clock::now_ms;
     use api::labels::Labels;
     use api::live::{LiveEnd, LiveOutcome, NewLive};
     use trace::units::Bytes;
@@ -294,6 +328,30 @@ mod tests {
         read.unwrap().into_iter().map(|step| step.step).collect()
     }
 
+    /// A training that reported each 1,000th step had 20 of them, and one odd number took the rest.
+    #[test]
+    fn rows_are_counted_and_not_their_numbers() {
+        let (_folder, store) = store();
+        job(&store, "a", 0..1, 0);
+        let told = |numbers: &mut dyn Iterator<Item = u64>| {
+            let steps = numbers.map(|step| LiveStep {
+                step,
+                ..LiveStep::default()
+            });
+            let steps: Vec<LiveStep> = steps.collect();
+            let told = store.write_now(|writer| writer.add_live_steps(&id(0), &steps, 1));
+            told.unwrap();
+        };
+        told(&mut (1..=400).map(|n| n * 1000));
+        assert_eq!(kept(&store, 0).len(), 400);
+        told(&mut [1 << 40].into_iter());
+        assert_eq!(kept(&store, 0).len(), 401);
+        told(&mut (1..=STEPS).map(|n| n * 1001));
+        let left = kept(&store, 0);
+        assert_eq!(left.len() as u64, STEPS);
+        assert_eq!(left.last(), Some(&(1 << 40)));
+    }
+
     #[test]
     fn what_a_page_draws_is_kept_of_a_training_that_has_ended() {
         let (_folder, store) = store();
@@ -319,5 +377,33 @@ mod tests {
         job(&store, "c", 2..3, RUNS_FOR_MS + 1);
         assert!(kept(&store, 0).len() <= MOST_POINTS);
         assert_eq!(kept(&store, 0).last(), Some(&2000));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_ended_under_an_older_version_is_thinned_when_a_server_starts() {
+        let (_folder, store) = store();
+        let now = now_ms();
+        job(&store, "a", 0..4, now);
+        for n in 0..3 {
+            report(&store, n, 2000, now);
+        }
+        report(&store, 3, 30, now);
+        // As they were left: one has ended, and one was not heard of for months.
+        let leave = store.write_now(|writer| {
+            let ended = "UPDATE live SET outcome = 'done' WHERE id IN ('live_0', 'live_3')";
+            let silent = "UPDATE live SET seen_ms = 1 WHERE id = 'live_1'";
+            writer.tx.execute(ended, [])?;
+            Ok(writer.tx.execute(silent, [])?)
+        });
+        leave.unwrap();
+        assert_eq!(store.thin_ended().await.unwrap(), 2);
+        for n in [0, 1] {
+            let thin = kept(&store, n);
+            assert!(thin.len() <= MOST_POINTS, "{}", thin.len());
+            assert!(thin.contains(&70) && thin.last() == Some(&2000));
+        }
+        assert_eq!(kept(&store, 2).len(), 2000, "it runs");
+        assert_eq!(kept(&store, 3).len(), 30);
+        assert_eq!(store.thin_ended().await.unwrap(), 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::allow::verified_email;
 use super::{Attempt, Identity, OidcError, Rule, Settings};
+use crate::system::causes;
 use api::people::Role;
 use openidconnect::core::{
     CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClientAuthMethod,
@@ -315,12 +316,12 @@ impl Inner {
     fn broken(&self, error: &(dyn std::error::Error + 'static)) -> OidcError {
         OidcError::Provider {
             host: self.host.clone(),
-            why: causes(error),
+            why: causes::in_one_line(error),
         }
     }
 
     fn refused(&self, error: &(dyn std::error::Error + 'static)) -> OidcError {
-        self.not_signed_in(&causes(error))
+        self.not_signed_in(&causes::in_one_line(error))
     }
 
     fn not_signed_in(&self, why: &str) -> OidcError {
@@ -329,13 +330,6 @@ impl Inner {
             why: why.to_owned(),
         }
     }
-}
-
-/// An error with what caused it, in one line.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    let chain: Vec<String> = chain.map(ToString::to_string).collect();
-    chain.join(": ")
 }
 
 /// Claims as JSON.

@@ -107,7 +107,7 @@ fn a_group_without_a_stack_has_no_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = fixture("drawn/bank_without_stacks.pickle.zst");
     let (out, _, _) = said(&tidemark_in(folder.path(), &["inspect", &file]));
-    assert!(out.contains("live: no stack recorded\n"), "{out}");
+    assert!(out.contains("whole step: no stack recorded\n"), "{out}");
 }
 
 /// A baseline whose first allocations were overwritten, and a run that needs more.

@@ -150,6 +150,9 @@ fn a_named_file_that_is_refused_hides_nothing_of_what_was_sent() {
     }
     let (sent, error) = push(&["ranks", "broken.pickle"]);
     assert_eq!(sent[0][0]["job"]["n_ranks"], 2, "{sent}");
+    // The job knows of the rank that it was not sent.
+    assert_eq!(sent[0][0]["missing"], serde_json::json!([2]), "{sent}");
+    assert!(error.contains("Rank 2 is missing."), "{error}");
     assert_eq!(sent[1], serde_json::json!([]));
     assert!(error.contains("rank2.pickle"), "{error}");
 }

@@ -161,6 +161,26 @@ async fn a_pull_request_holds_what_it_shows_last() {
     };
     check("0", &[&runs[0]], 2).await;
     check("30", &[], 3).await;
+    check("forever", &[], 3).await;
+    check("4294967295", &[], 3).await;
+    let path = "/api/projects/vision/plan?newest=1";
+    let wrong = team
+        .get(with(&team.ada), &format!("{path}&pull_request_days=x"))
+        .await;
+    let detail = wrong.expect(StatusCode::BAD_REQUEST).problem().detail;
+    assert!(detail.contains("or `forever`"), "{detail}");
+    // Unless it is asked about other days, it looks ahead with those of the rule.
+    let going = async || {
+        let plan = team.get(with(&team.ada), path).await;
+        plan.expect(StatusCode::OK).read::<Plan>().going
+    };
+    assert_eq!(going().await, 0, "30 without a rule");
+    for (days, gone) in [(json!(0), 1), (Value::Null, 0)] {
+        let rule = json!({ "keep": { "newest": 1, "pull_request_days": days } });
+        let set = team.ask(with(&team.ada), Method::PATCH, "/api/projects/vision", rule);
+        set.await.expect(StatusCode::OK);
+        assert_eq!(going().await, gone);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
