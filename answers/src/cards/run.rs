@@ -6,6 +6,8 @@ use crate::decoded::{Decoded, NoDevice};
 use crate::elsewhere::{Elsewhere, elsewhere};
 use crate::facts::DeviceFacts;
 use crate::pictures::marks;
+use crate::places::Places;
+use crate::questions;
 use crate::texts::Texts;
 use api::bench::{Fault, RowOfRun};
 use api::contents::Contents;
@@ -20,6 +22,8 @@ use timeline::model::{Model, TileRequest};
 use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
+use trace::alive::Dimension;
+use trace::categories;
 use trace::code::last_components;
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
@@ -27,9 +31,9 @@ use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::main_device;
 use trace::stacks::{Frame, Stacks};
 use trace::steps::Word;
-use trace::tiles::with_caller;
+use trace::tiles::GroupBy;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
-use trace::units::Bytes;
+use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 
 /// What a run is called, and what is known of it without its trace.
@@ -166,7 +170,7 @@ impl RunCard {
             Texts::All(_) => head.name.to_owned(),
             Texts::Redacted(_) => nameless(head.id),
         };
-        let (sites_title, sites) = sites(device, &report, &model, stacks);
+        let (sites_title, sites) = sites((decoded, device), &report, (&model, look), drawing)?;
         let others = elsewhere(&decoded.trace, Some(device.device), judging);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
         let of_device = verdict(&report, &contents);
@@ -361,9 +365,11 @@ fn verdict(report: &LeakReport, contents: &Contents) -> Told {
         (Verdict::Clean, _) => ("No leak", Tone::Good),
         (Verdict::CannotTell, None) => ("Cannot tell", Tone::Unknown),
     };
+    let growth = report.reserved_growth.as_ref();
+    let growth = growth.map(|growth| [" ", &sentence(&growth.sentence())].concat());
     Told {
         word: word.to_owned(),
-        reason: sentence(&report.reason),
+        reason: sentence(&report.reason) + &growth.unwrap_or_default(),
         tone,
     }
 }
@@ -448,33 +454,60 @@ fn amount(bytes: f64) -> String {
     format!("+{}", Bytes(bytes.max(0.0).round() as u64))
 }
 
-/// What accumulates; if nothing does, what the memory consists of at the highest level.
+/// What accumulates; if nothing does, what the memory consists of at the highest level in view.
 fn sites(
-    device: &DeviceTrace,
+    (decoded, device): (&Decoded, &DeviceTrace),
     report: &LeakReport,
-    model: &Model,
-    stacks: &Stacks,
-) -> (String, Vec<(String, String)>) {
-    let word = Word::of(&device.steps);
+    (model, look): (&Model, &Look),
+    watch: Watch<'_>,
+) -> Result<(String, Vec<(String, String)>), Stopped> {
+    let (stacks, word) = (&decoded.trace.stacks, Word::of(&device.steps));
     if report.verdict == Verdict::Leak {
         let apart = report.told_apart(stacks);
         let groups = report.groups.iter().zip(apart).take(MAX_SITES);
         let sites = groups.map(|(group, made_in)| leaking(group, made_in, word, stacks));
-        return ("What accumulates".to_owned(), sites.collect());
+        return Ok(("What accumulates".to_owned(), sites.collect()));
     }
     let Some(composition) = model.composition() else {
-        return (String::new(), Vec::new());
+        return Ok((String::new(), Vec::new()));
     };
-    let mut groups = composition.groups;
-    groups.sort_by_key(|group| std::cmp::Reverse(group.bytes));
-    groups.truncate(MAX_SITES);
-    let sites = groups.into_iter().map(|group| {
-        let name = with_caller(&group.label, &group.caller);
-        (group.bytes.to_string(), name)
-    });
-    let at = count(u64::from(composition.event.0));
+    let event = composition.event;
+    let largest = largest((decoded, device), event, look.view.group_by, watch)?;
+    let sites = largest
+        .into_iter()
+        .map(|(name, bytes)| (bytes.to_string(), name));
+    let at = count(u64::from(event.0));
     let title = format!("The largest of {} at event {at}", composition.total);
-    (title, sites.collect())
+    Ok((title, sites.collect()))
+}
+
+/// What holds most at an event: places as explanations name them, or the groups of the view. The
+/// picture is no source for it, because it draws small blocks that live throughout apart.
+fn largest(
+    (decoded, device): (&Decoded, &DeviceTrace),
+    event: EventIdx,
+    group_by: GroupBy,
+    watch: Watch<'_>,
+) -> Result<Vec<(String, Bytes)>, Stopped> {
+    let by = match group_by {
+        GroupBy::Stack | GroupBy::None => {
+            let mut places = Places::new(device, &decoded.trace.stacks);
+            let held = places.held(categories::alive(device, Some(event)), watch)?;
+            let held = held.into_iter().take(MAX_SITES);
+            return Ok(held
+                .map(|(place, tally)| (place.name, tally.bytes))
+                .collect());
+        }
+        GroupBy::File => Dimension::File,
+        GroupBy::Stream => Dimension::Stream,
+        GroupBy::Pool => Dimension::Pool,
+        GroupBy::Category => Dimension::Category,
+    };
+    let alive = questions::alive(decoded, device, Some(event), by, watch)?;
+    let groups = alive.groups.into_iter().take(MAX_SITES);
+    Ok(groups
+        .map(|group| (group.label, group.tally.bytes))
+        .collect())
 }
 
 /// A leak, and the function that tells it from others of its line.
@@ -508,8 +541,8 @@ fn place_of(frame: Frame, stacks: &Stacks) -> String {
 mod tests {
     use super::*;
     use trace::span::Span;
-    use trace::trace::Step;
-    use trace::units::EventIdx;
+    use trace::testing::{TraceBuilder, block_of};
+    use trace::trace::{BlockKind, Step};
 
     #[test]
     fn steps_are_called_what_the_loop_calls_them() {
@@ -539,6 +572,55 @@ mod tests {
             "device 0 · 2 micro-batches · 0 events"
         );
         assert_eq!(of(Word::Epoch, 1), "device 0 · 1 epoch · 0 events");
+    }
+
+    /// The picture draws small blocks that live throughout apart; their places hold them.
+    #[test]
+    fn the_largest_places_are_told_with_their_small_blocks() {
+        let mut builder = TraceBuilder::default();
+        let small = builder.stack("state", "/srv/app/optimizer.py", 3);
+        let large = builder.stack("forward", "/srv/app/net.py", 7);
+        let block = |mib: u64, alloc_stack| BlockKind {
+            alloc_stack,
+            ..block_of(Bytes::mib(mib))
+        };
+        for _ in 0..12 {
+            builder.preexisting(block(1, small));
+        }
+        builder.alloc(block(4096, large));
+        (0..8).for_each(|_| builder.mark());
+        let decoded = Decoded::new(builder.finish(), ());
+        let told = |group_by| {
+            let look = Look {
+                view: ViewState {
+                    group_by,
+                    ..ViewState::default()
+                },
+                texts: Texts::AS_RECORDED,
+                theme: Theme::Light,
+            };
+            let head = Head {
+                id: &"run_a".parse().unwrap(),
+                name: "a",
+                written_by: None,
+                devices: &[],
+            };
+            let [judging, drawing] = [Watch::nobody(), Watch::nobody()];
+            let watches = Watches { judging, drawing };
+            RunCard::new(&head, &decoded, &look, watches)
+                .unwrap()
+                .card
+                .sites
+        };
+        let expected = [
+            ("4.00 GiB", "forward net.py:7"),
+            ("12.0 MiB", "state optimizer.py:3"),
+        ];
+        let expected = expected.map(|(bytes, place)| (bytes.to_owned(), place.to_owned()));
+        assert_eq!(told(GroupBy::Stack), expected);
+        assert_eq!(told(GroupBy::None), expected);
+        let files = told(GroupBy::File);
+        assert_eq!(files[1].0, "12.0 MiB", "{files:?}");
     }
 
     /// What a bench knows is told before what the memory shows, in the picture and in the block.

@@ -1,7 +1,8 @@
 //! The first failed allocation: what refused it, its cause, and what gets past it.
 
-use super::moment::{self, Places};
+use super::moment;
 use super::{Look, lowers, room, words};
+use crate::places::Places;
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room, WholePass};
 use api::leaks::Verdict;
 use timeline::oom::place_of;
@@ -65,6 +66,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         refused_by: failed.refused_by(),
         limit_at_least: limit.map(|limit| limit.at_least),
         limit_below,
+        is_limit_narrowed: found.is_some_and(|found| found.is_narrowed),
         // The failure itself emptied the cache too.
         retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
         leaked,

@@ -32,11 +32,11 @@ pub use page::page;
 
 use crate::elsewhere::{Elsewhere, elsewhere};
 use crate::names::frame_text;
+use crate::places::Places;
 use crate::questions;
 use crate::texts::OwnNames;
 use api::explain::{DeviceExplained, Explanation, LeakExplained, Leaks, OtherDevice};
 use api::frames::FrameText;
-use moment::Places;
 use trace::categories::Categories;
 use trace::code;
 use trace::known::Unknown;
@@ -58,7 +58,7 @@ const RESTS: f64 = 0.01;
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 23 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 24 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -202,13 +202,16 @@ fn explained(
         report,
     };
     let allocated = device.summary[Series::Allocated as usize];
-    let mut places = Places::new(&look);
+    let mut places = Places::new(device, look.stacks());
     let peak = moment::at(&look, &mut places, allocated.peak_event)?;
     let unknown = Unknown::of(device.device, &trace.quality);
     let room = match unknown.hides_reserved() {
         true => None,
         false => room::at(&look, &mut places, allocated.peak_event),
     };
+    let room_at_reserved = room.as_ref();
+    let room_at_reserved =
+        room_at_reserved.and_then(|room| room::at_reserved(&look, &mut places, room));
     let out_of_memory = failure::explained(&look, &mut places)?;
     let (mut unlike, mut outlived) = (None, None);
     let (to_try, other_settings) = match out_of_memory {
@@ -235,6 +238,7 @@ fn explained(
         unlike,
         outlived,
         room,
+        room_at_reserved,
         other_settings,
         out_of_memory,
         passed_over: oom::passed_over(device).len() as u64,
@@ -252,6 +256,7 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
         verdict: named.verdict,
         reason: named.reason.clone(),
         caveats: named.caveats.clone(),
+        reserved_growth: named.reserved_growth.clone(),
         bytes_per_step: named.bytes_per_step,
         rate: report.rate(),
         groups_left_out: report.groups.len().saturating_sub(GROUPS) as u64,

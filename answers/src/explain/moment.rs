@@ -2,20 +2,14 @@
 
 use super::Look;
 use crate::contents::held_by;
-use crate::names::{frame_text, shown};
+use crate::names::shown;
+use crate::places::Places;
 use api::explain::{Moment, PlaceBytes};
-use api::frames::FrameText;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use trace::categories;
-use trace::code;
-use trace::forward::Forwards;
 use trace::leaks::LeakGroup;
-use trace::oom::Asker;
 use trace::phases::Phase;
-use trace::stacks::{Frame, StackIdx, Stacks};
-use trace::tally::Tally;
-use trace::tiles::{FROM_BEFORE, frame_label, stack_label};
+use trace::stacks::Stacks;
+use trace::tiles::{frame_label, stack_label};
 use trace::trace::{Annotation, BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
@@ -24,82 +18,6 @@ use trace::watch::Stopped;
 const PLACES: usize = 8;
 /// Memory that waits for other streams is told from this share of *reserved* on.
 const MUCH: f64 = 0.03;
-
-/// A place in the code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// In words.
-    pub name: String,
-    /// The line of the program.
-    pub frame: Option<FrameText>,
-}
-
-/// The places of blocks; each is searched only once.
-pub struct Places<'a> {
-    look: &'a Look<'a>,
-    forwards: Forwards<'a>,
-    known: HashMap<(StackIdx, bool), Place>,
-}
-
-impl<'a> Places<'a> {
-    /// Of a device.
-    pub fn new(look: &'a Look<'a>) -> Places<'a> {
-        Places {
-            look,
-            forwards: Forwards::new(look.device, look.stacks()),
-            known: HashMap::new(),
-        }
-    }
-
-    /// The place in the program that asked for most of these blocks, and how much that is.
-    pub fn most_of(&mut self, blocks: &[BlockIdx]) -> Option<(String, Bytes)> {
-        let mut sums: HashMap<String, Bytes> = HashMap::new();
-        for &block in blocks {
-            let place = self.of(block);
-            if place.frame.is_some() {
-                *sums.entry(place.name).or_default() += self.look.device.blocks.kind(block).size;
-            }
-        }
-        let sums = sums.into_iter();
-        sums.max_by_key(|(place, sum)| (*sum, Reverse(place.clone())))
-    }
-
-    /// The place that requested a block: the innermost line of the program outside of PyTorch.
-    /// Blocks of a backward pass without such a line get the place of their forward operation.
-    pub fn of(&mut self, block: BlockIdx) -> Place {
-        let Look { device, .. } = *self.look;
-        let stacks = self.look.stacks();
-        let own = device.blocks.kind(block).alloc_stack;
-        let is_before = block.0 < device.blocks.n_preexisting;
-        if is_before && own == StackIdx::NONE {
-            return Place {
-                name: FROM_BEFORE.to_owned(),
-                frame: None,
-            };
-        }
-        let forward = self.forwards.of(block);
-        let forward = forward.filter(|found| self.forwards.has_python(found.stack));
-        let key = forward.map_or((own, false), |found| (found.stack, true));
-        let known = self.known.entry(key);
-        known.or_insert_with(|| place(stacks, key.0, key.1)).clone()
-    }
-}
-
-fn place(stacks: &Stacks, stack: StackIdx, backward: bool) -> Place {
-    let frame = Asker::of(stacks, stack).frame;
-    let is_python = |frame: &Frame| code::is_python(stacks.str(frame.filename), frame.line);
-    let name = match frame.filter(is_python) {
-        Some(frame) => frame_label(stacks, frame),
-        None => stack_label(stacks, stack),
-    };
-    Place {
-        name: shown(&match backward {
-            true => format!("backward of {name}"),
-            false => name,
-        }),
-        frame: frame.map(|frame| frame_text(stacks, frame)),
-    }
-}
 
 /// The place that explains a leak best, in words.
 pub fn leaking(stacks: &Stacks, group: &LeakGroup) -> String {
@@ -125,18 +43,8 @@ pub fn at(
     event: Option<EventIdx>,
 ) -> Result<Moment, Stopped> {
     let device = look.device;
-    let mut sums: HashMap<String, (Place, Tally)> = HashMap::new();
-    let mut alive: Vec<BlockIdx> = Vec::new();
-    for block in categories::alive(device, event) {
-        look.watch.at_row(block.index(), || 0)?;
-        alive.push(block);
-        let place = places.of(block);
-        let sum = sums.entry(place.name.clone());
-        let (_, tally) = sum.or_insert_with(|| (place, Tally::default()));
-        tally.add(device.blocks.kind(block).size);
-    }
-    let mut sums: Vec<(Place, Tally)> = sums.into_values().collect();
-    sums.sort_by(|(a, of_a), (b, of_b)| of_b.bytes.cmp(&of_a.bytes).then(a.name.cmp(&b.name)));
+    let alive: Vec<BlockIdx> = categories::alive(device, event).collect();
+    let sums = places.held(alive.iter().copied(), look.watch)?;
     let level = |series: Series| match event {
         Some(event) => device.levels_at(event).get(series),
         None => device.summary[series as usize].start,

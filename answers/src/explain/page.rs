@@ -17,10 +17,11 @@ use timeline::format::{count, plural};
 use timeline::oom::words_of;
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
+use trace::leaks::alive_when;
 use trace::phases::Phase;
 use trace::steps::recording::Kind;
 use trace::trace::{QualityNote, Series, SeriesSummary, StepSource};
-use trace::units::Bytes;
+use trace::units::{Bytes, EventIdx};
 
 /// An explanation as a page.
 pub fn page(explanation: &Explanation) -> String {
@@ -57,26 +58,35 @@ pub fn page(explanation: &Explanation) -> String {
     }
     out += &leaks(device.device, &device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
-        let peak = device.peak.as_ref();
-        let when = match peak.and_then(|peak| peak.event) {
-            Some(event) => {
-                format!(
-                    "At the peak of *allocated* (event {}), ",
-                    count(event.0.into())
-                )
-            }
-            None if device.unknown.is_of_state() => String::new(),
-            None => "Before the first event, ".to_owned(),
-        };
-        let reserved = peak.map_or(Bytes::ZERO, |peak| peak.reserved);
-        out += &format!("\n## Fragmentation\n\n{when}{}", self::room(room, reserved));
-        if let Some(settings) = &device.other_settings {
-            out += &format!("\n{settings}\n");
-        }
+        out += &fragmentation(device, room);
     }
     out += &to_try(&device.to_try);
     out += &others(&explanation.other_devices, &explanation.notes);
     out + &notes(&explanation.notes)
+}
+
+/// How much is reserved and not in use where that matters most, and what settings would change.
+fn fragmentation(device: &DeviceExplained, room: &Room) -> String {
+    let peak = device.peak.as_ref();
+    let at = |series: Series, event: EventIdx| {
+        let event = count(event.0.into());
+        format!("At the peak of *{}* (event {event}), ", series.name())
+    };
+    let when = || match peak.and_then(|peak| peak.event) {
+        Some(event) => at(Series::Allocated, event),
+        None if device.unknown.is_of_state() => String::new(),
+        None => "Before the first event, ".to_owned(),
+    };
+    let then = device.room_at_reserved.as_ref();
+    let (when, room, reserved) = match then.and_then(|room| Some((room.event?, room))) {
+        Some((event, room)) => (at(Series::Reserved, event), room, device.reserved.peak),
+        None => (when(), room, peak.map_or(Bytes::ZERO, |peak| peak.reserved)),
+    };
+    let mut out = format!("\n## Fragmentation\n\n{when}{}", self::room(room, reserved));
+    if let Some(settings) = &device.other_settings {
+        out += &format!("\n{settings}\n");
+    }
+    out
 }
 
 /// What was recorded, and how reliable it is.
@@ -311,8 +321,8 @@ fn leaks(device: DeviceIdx, leaks: &Leaks, others: &[OtherDevice]) -> String {
         }
         _ => format!("\n## Does it leak?\n\n{own}"),
     };
-    for caveat in &leaks.caveats {
-        out += &format!(" {}.", capital(&prose(caveat)));
+    for told in leaks.caveats.iter().chain(&leaks.reserved_growth) {
+        out += &format!(" {}.", capital(&prose(told)));
     }
     if leaks.verdict == Verdict::Leak {
         out += &elsewhere;
@@ -322,12 +332,8 @@ fn leaks(device: DeviceIdx, leaks: &Leaks, others: &[OtherDevice]) -> String {
         false => "\n\n",
     };
     for group in &leaks.groups {
-        let is_within = group.pattern == Pattern::WithinStep;
         let unit = &group.counted_by;
-        let when = match is_within {
-            true => "after the last part",
-            false => "at the end",
-        };
+        let when = alive_when(group.pattern == Pattern::WithinStep, unit);
         // Writing to a string cannot fail.
         let _ = write!(
             out,
@@ -379,29 +385,57 @@ fn stack(frames: &[FrameText]) -> String {
 
 /// How much is reserved but not in use, and where, as the end of a sentence, or as a sentence.
 fn room(room: &Room, reserved: Bytes) -> String {
+    let between = |split: Bytes, kept: Bytes| split.saturating_sub(kept);
+    let has_kept = room.kept > Bytes::ZERO;
+    let kept = match has_kept {
+        true => format!(
+            ", {} in whole segments of private pools (of CUDA graphs, for example), which stay \
+             reserved as long as the pool is in use",
+            room.kept
+        ),
+        false => String::new(),
+    };
+    let [head, line] = match has_kept {
+        true => [" kept by its pool |", "--:|"],
+        false => ["", ""],
+    };
+    let more = |kept: Bytes| match has_kept {
+        true => format!(" {kept} |"),
+        false => String::new(),
+    };
     let mut out = format!(
-        "{} are reserved and not in use: {} in whole segments, {} between blocks in use. The \
+        "{} are reserved and not in use: {} in whole segments, {} between blocks in use{kept}. The \
          largest free range is {}.\n\n\
-         | pool | reserved | not in use | between blocks | largest free range |\n\
-         |---|--:|--:|--:|--:|\n",
-        room.free, room.cached, room.split, room.largest_gap
+         | pool | reserved | not in use | between blocks |{head} largest free range |\n\
+         |---|--:|--:|--:|{line}--:|\n",
+        room.free,
+        room.cached,
+        between(room.split, room.kept),
+        room.largest_gap
     );
     for pool in &room.pools {
-        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} |",
-            pool.name, pool.reserved, pool.free, pool.split, pool.largest_gap
+            "| {} | {} | {} | {} |{} {} |",
+            pool.name,
+            pool.reserved,
+            pool.free,
+            between(pool.split, pool.kept),
+            more(pool.kept),
+            pool.largest_gap
         );
     }
     let sum = |of: fn(&PoolRoom) -> Bytes| room.pools.iter().map(of).sum::<Bytes>();
     let rest = reserved.saturating_sub(sum(|pool| pool.reserved));
     if rest > Bytes::ZERO {
+        let of_rest = |all: Bytes, of: fn(&PoolRoom) -> Bytes| all.saturating_sub(sum(of));
+        let kept = of_rest(room.kept, |pool| pool.kept);
         let _ = writeln!(
             out,
-            "| … more pools | {rest} | {} | {} | |",
-            room.free.saturating_sub(sum(|pool| pool.free)),
-            room.split.saturating_sub(sum(|pool| pool.split))
+            "| … more pools | {rest} | {} | {} |{} |",
+            of_rest(room.free, |pool| pool.free),
+            between(of_rest(room.split, |pool| pool.split), kept),
+            more(kept)
         );
     }
     if !room.pins.is_empty() {
@@ -470,4 +504,58 @@ fn notes(notes: &[QualityNote]) -> String {
     let line = |note: &QualityNote| format!("* {}\n", capital(&prose(note.sentence())));
     let lines: String = notes.iter().map(line).collect();
     format!("\n## What limits this\n\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment of a CUDA graph that lives, with nothing in it.
+    #[test]
+    fn free_segments_that_a_graph_keeps_do_not_lie_between_blocks() {
+        let mib = Bytes::mib;
+        let check = |kept: u64, expected: &[&str]| {
+            let pool = PoolRoom {
+                name: "private large pool (1, 0)".to_owned(),
+                reserved: mib(96),
+                free: mib(70),
+                split: mib(70),
+                kept: mib(kept),
+                largest_gap: mib(64),
+            };
+            let room = Room {
+                event: None,
+                free: mib(200),
+                cached: mib(30),
+                split: mib(170),
+                kept: mib(kept),
+                largest_gap: mib(64),
+                pools: vec![pool],
+                pins: Vec::new(),
+            };
+            let told = super::room(&room, mib(300));
+            for text in expected {
+                assert!(told.contains(text), "{told}");
+            }
+        };
+        check(
+            0,
+            &[
+                "30.0 MiB in whole segments, 170 MiB between blocks in use. The",
+                "| between blocks | largest free range |\n|---|--:|--:|--:|--:|\n",
+                "| 96.0 MiB | 70.0 MiB | 70.0 MiB | 64.0 MiB |",
+                "| … more pools | 204 MiB | 130 MiB | 100 MiB | |",
+            ],
+        );
+        check(
+            64,
+            &[
+                "106 MiB between blocks in use, 64.0 MiB in whole segments of private pools",
+                "| between blocks | kept by its pool | largest free range |\n\
+                 |---|--:|--:|--:|--:|--:|\n",
+                "| 96.0 MiB | 70.0 MiB | 6.00 MiB | 64.0 MiB | 64.0 MiB |",
+                "| … more pools | 204 MiB | 130 MiB | 100 MiB | 0 B | |",
+            ],
+        );
+    }
 }

@@ -1,9 +1,9 @@
 //! How the step of the peak differs from the others, and what it still held of the step before.
 
 use super::Look;
-use super::moment::Places;
 use super::words::{self, Outside};
 use crate::names::shown;
+use crate::places::Places;
 use api::explain::{Moment, OutlivedStep, UnlikeOthers};
 use api::leaks::Verdict;
 use timeline::lanes::plain_step_name;

@@ -1,9 +1,9 @@
 //! Copies of all weights.
 
 use super::super::Look;
-use super::super::moment::Places;
 use super::ALL;
 use crate::cards::markdown::code;
+use crate::places::Places;
 use api::explain::{Advice, Basis, Moment};
 use std::collections::HashMap;
 use trace::categories::{self, Category};

@@ -13,9 +13,9 @@ mod tried;
 mod update;
 
 use super::Look;
-use super::moment::Places;
 use crate::cards::capital;
 use crate::cards::markdown::code;
+use crate::places::Places;
 use api::explain::{Advice, Basis, Moment};
 use by_file::{held_in, is_checkpoint, is_lbfgs};
 use copies::copies;

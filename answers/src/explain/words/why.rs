@@ -119,12 +119,19 @@ fn lowered(oom: &OutOfMemory, peak_before: Bytes) -> Option<String> {
     is_more.then(|| format!("Before, up to {peak_before} had been in use: {since}."))
 }
 
-/// ` of 2.01 GiB`, as exactly as the recording shows it.
+/// ` of 2.01 GiB`, as exactly as the recording shows it, or the replay of it.
 fn limit(oom: &OutOfMemory) -> String {
-    match (oom.limit_at_least, oom.limit_below) {
+    let told = match (oom.limit_at_least, oom.limit_below) {
         (Some(least), Some(below)) => format!(" {}", of_between(least, below)),
         (_, Some(below)) => format!(" of at most {below}"),
         _ => String::new(),
+    };
+    match oom.is_limit_narrowed {
+        true => {
+            told + " (computed: the recording fits larger ones, under which the replay does not \
+                    fail here)"
+        }
+        false => told,
     }
 }
 

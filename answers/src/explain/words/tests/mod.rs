@@ -50,6 +50,7 @@ fn failure(cause: Cause) -> OutOfMemory {
             free: Bytes::mib(60),
             cached: Bytes::ZERO,
             split: Bytes::mib(60),
+            kept: Bytes::ZERO,
             largest_gap: Bytes::mib(20),
             pools: Vec::new(),
             pins: vec![Pin {
@@ -66,6 +67,7 @@ fn failure(cause: Cause) -> OutOfMemory {
         refused_by: Refusal::Device,
         limit_at_least: Some(Bytes::mib(970)),
         limit_below: Some(Bytes::mib(1060)),
+        is_limit_narrowed: false,
         retries_before: Some(0),
         leaked: Bytes::ZERO,
         later_failures: 0,
@@ -92,6 +94,7 @@ fn no_leaks() -> Leaks {
         verdict: Verdict::Clean,
         reason: String::new(),
         caveats: Vec::new(),
+        reserved_growth: None,
         bytes_per_step: 0.0,
         rate: 0.0,
         groups: Vec::new(),

@@ -106,3 +106,22 @@ fn a_setting_that_helps_under_a_larger_limit_is_told_with_that() {
                  get past it (computed). Ask *What if* with the one that was set.";
     assert!(told.starts_with(begin), "{told}");
 }
+
+/// Which of the limits that fit a recording was set, only the replay tells.
+#[test]
+fn a_limit_that_was_narrowed_is_not_told_as_a_recorded_one() {
+    let check = |is_limit_narrowed: bool, expected: &str| {
+        let oom = OutOfMemory {
+            refused_by: Refusal::ProcessLimit,
+            is_limit_narrowed,
+            ..failure(Cause::Fragmentation)
+        };
+        let told = words::why(&oom, &no_leaks(), &NOBODY);
+        let limit = "a memory limit of the process between 970 MiB and 1.04 GiB";
+        assert!(told.contains(&format!("{limit}{expected}, as ")), "{told}");
+    };
+    check(false, "");
+    let narrowed = " (computed: the recording fits larger ones, under which the replay does not \
+                    fail here)";
+    check(true, narrowed);
+}
