@@ -20,6 +20,10 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// (`server/src/run_lists.rs`). In that time it works for nobody.
 const ROUND: Duration = Duration::from_secs(2);
 
+/// The pause after a reading to which the server said nothing. The reading itself took a minute of
+/// waiting, so even many tabs ask a server that hangs only now and then.
+const AFTER_SILENCE: Duration = Duration::from_secs(5);
+
 /// The part of a pause that chance adds at most.
 const BY_CHANCE: f64 = 0.5;
 
@@ -41,6 +45,16 @@ pub enum Sight {
     Away,
     /// A half of a change is done here, so nothing may be read before its end.
     Held,
+}
+
+/// How a reading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Somehow: with an answer, a refusal, or without a connection. When the connection is there
+    /// again, the stream of events says so.
+    Over,
+    /// The server said nothing for [so long](crate::response::SOON) that it was given up.
+    Silent,
 }
 
 /// What is to be done now.
@@ -152,6 +166,15 @@ impl Pace {
         self.from = after(now, self.pause + self.by_chance(chance));
     }
 
+    /// The reading was given up, because the server said nothing: it is wanted again.
+    pub fn unanswered(&mut self, now: UnixMillis, chance: f64) {
+        self.began = None;
+        self.pause = AFTER_SILENCE;
+        self.found = now;
+        self.from = after(now, self.pause + self.by_chance(chance));
+        self.wanted.get_or_insert(Haste::AtAPace);
+    }
+
     fn by_chance(&self, chance: f64) -> Duration {
         self.pause.mul_f64(BY_CHANCE * chance.clamp(0.0, 1.0))
     }
@@ -234,6 +257,24 @@ mod tests {
             panic!("what came meanwhile is read later")
         };
         assert!(rest >= Duration::from_secs(25), "{rest:?}");
+    }
+
+    #[test]
+    fn a_reading_that_got_no_answer_is_done_again_without_anybody_asking() {
+        let mut pace = Pace::default();
+        pace.want(Haste::AtOnce, at(0), 0.0);
+        assert_eq!(pace.due(at(0), Sight::Shown), AT_ONCE);
+        pace.unanswered(at(60_000), 0.0);
+        assert_eq!(pace.due(at(60_000), Sight::Shown), wait(5_000));
+        pace.rang();
+        assert_eq!(pace.due(at(65_000), Sight::Shown), PACED);
+        // Who looks need not wait for that; where nobody does, nothing is read.
+        pace.unanswered(at(125_000), 0.0);
+        assert_eq!(pace.due(at(140_000), Sight::Away), Due::Nothing);
+        pace.want(Haste::AtOnce, at(125_001), 0.0);
+        assert_eq!(pace.due(at(125_001), Sight::Shown), AT_ONCE);
+        pace.ended(at(125_100), 0.0);
+        assert_eq!(pace.due(at(200_000), Sight::Shown), Due::Nothing);
     }
 
     #[test]

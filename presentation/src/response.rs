@@ -8,6 +8,11 @@ use std::time::Duration;
 /// After this long without an answer a request has failed, like any other problem.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
+/// How long an answer may take that the server has at hand, such as a page of a list. A server that
+/// hangs, or a network that is gone, does not end a request: without a limit nothing would be asked
+/// again.
+pub const SOON: Duration = Duration::from_secs(60);
+
 /// The value in an answer's text.
 ///
 /// # Errors
@@ -54,6 +59,23 @@ pub fn unreachable() -> Problem {
             .to_owned(),
         offset: None,
     }
+}
+
+/// The problem for an answer that did not come [soon](SOON).
+pub fn silence() -> Problem {
+    Problem {
+        detail: format!(
+            "It said nothing for {} seconds: it hangs, or the network is gone.",
+            SOON.as_secs()
+        ),
+        ..unreachable()
+    }
+}
+
+/// Whether a problem is that an answer did not come [soon](SOON). Without a connection the browser
+/// says so at once.
+pub fn is_silence(problem: &Problem) -> bool {
+    *problem == silence()
 }
 
 /// Whether a problem is that there was no answer at all.
@@ -133,6 +155,12 @@ mod tests {
             ..problem_in(409, "")
         };
         assert!(!may_go_better(&needs_a_server));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_is_told_from_a_connection_that_cannot_be_made() {
+        assert!(is_silence(&silence()) && !is_silence(&unreachable()));
+        assert!(is_no_answer(&silence()) && may_go_better(&silence()));
     }
 
     #[test]

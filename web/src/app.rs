@@ -9,6 +9,7 @@ use crate::components::help::{Help, HelpOverlay};
 use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
+use crate::connection::Hearing;
 use crate::context::expect_context;
 use crate::events;
 use crate::numbers::Shown;
@@ -119,6 +120,8 @@ fn provide_shared_state() {
     provide_context(benches);
     provide_context(Picked::new());
     provide_context(connection);
+    let hearing = Hearing::new(connection);
+    provide_context(hearing);
     provide_context(OpenedLink(RwSignal::new(None)));
     provide_context(AskAgain(RwSignal::new(0)));
     provide_context(token_needed);
@@ -135,6 +138,7 @@ fn provide_shared_state() {
         }
         arrived
     });
+    client::on_heard(move |now| hearing.in_answers(now));
     client::on_unauthorized(move || token_needed.0.set(true));
     client::on_busy(move |problem| {
         let text = [&problem.title, ": ", &behind_colon(&problem.detail)].concat();
@@ -163,7 +167,7 @@ fn listen() {
     let uploads: Uploads = expect_context();
     let runs: RunsStore = expect_context();
     let benches: BenchStore = expect_context();
-    let connection: RwSignal<Connection> = expect_context();
+    let hearing: Hearing = expect_context();
     events::subscribe(move |notice| match notice {
         Notice::Event(ServerEvent::RunsChanged) => {
             runs.changed();
@@ -176,9 +180,9 @@ fn listen() {
             benches.moved_on(row, progress);
         }
         Notice::Event(ServerEvent::BenchChanged { .. }) => benches.changed(),
-        Notice::Lost => connection.set(Connection::Lost),
-        Notice::Back => {
-            connection.set(Connection::There);
+        Notice::Lost => hearing.on_stream(Connection::Lost),
+        Notice::Back | Notice::Event(ServerEvent::Missed) => {
+            hearing.on_stream(Connection::There);
             uploads.server_is_back();
             runs.changed();
             benches.changed();

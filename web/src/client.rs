@@ -9,7 +9,11 @@ use api::ids::ShareId;
 use api::page;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
-use presentation::response::{not_understood, problem_in, read, unreachable, worth_waiting};
+use leptos::prelude::{TimeoutHandle, set_timeout_with_handle};
+use presentation::connection::Connection;
+use presentation::response::{
+    SOON, not_understood, problem_in, read, silence, unreachable, worth_waiting,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
@@ -24,12 +28,24 @@ thread_local! {
     static ON_UNAUTHORIZED: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
     static ON_BUSY: RefCell<Option<Tell>> = const { RefCell::new(None) };
     static TOLD_BUSY: Cell<UnixMillis> = const { Cell::new(UnixMillis(0)) };
+    static ON_HEARD: RefCell<Option<Heard>> = const { RefCell::new(None) };
 }
 
 /// A text that is being fetched.
 type Text<'a> = Pin<Box<dyn Future<Output = Result<String, Problem>> + 'a>>;
 
 type Tell = Rc<dyn Fn(&Problem)>;
+
+type Heard = Rc<dyn Fn(Connection)>;
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// As long as it takes: some questions take minutes.
+    Endless,
+    /// Only so long that the server [has it at hand](SOON).
+    Short,
+}
 
 /// How often a request is sent again when the server has no room for it.
 const RETRIES: u32 = 4;
@@ -75,6 +91,17 @@ pub fn on_busy(react: impl Fn(&Problem) + 'static) {
     ON_BUSY.set(Some(Rc::new(react)));
 }
 
+/// Sets the reaction when an answer comes, and when one did not come in time.
+pub fn on_heard(react: impl Fn(Connection) + 'static) {
+    ON_HEARD.set(Some(Rc::new(react)));
+}
+
+fn heard(now: Connection) {
+    if let Some(react) = ON_HEARD.with_borrow(Clone::clone) {
+        react(now);
+    }
+}
+
 /// From now on makes every request with a link; `None`: no longer.
 pub fn ask_for_link(link: Option<ShareId>) {
     LINK.set(link);
@@ -93,7 +120,16 @@ fn asked(path: &str) -> String {
 /// # Errors
 /// What the server reports, or [`unreachable`] when there was no answer.
 pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
-    read(&answered(Method::Get, path, None).await?)
+    read(&answered(Method::Get, path, None, Patience::Endless).await?)
+}
+
+/// Reads JSON that the server has at hand, such as a page of a list. If that does not come
+/// [soon](SOON), it is given up, so that it can be asked again.
+///
+/// # Errors
+/// As [`get`], and [`silence`].
+pub async fn get_soon<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
+    read(&answered(Method::Get, path, None, Patience::Short).await?)
 }
 
 /// Reads JSON as its text, for [`read`].
@@ -101,18 +137,18 @@ pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn get_json(path: &str) -> Result<String, Problem> {
-    answered(Method::Get, path, None).await
+    answered(Method::Get, path, None, Patience::Endless).await
 }
 
 /// Reads all pages of a list.
 ///
 /// # Errors
-/// As [`get`].
+/// As [`get_soon`].
 pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
     let mut all = Vec::new();
     let mut offset = Some(0);
     while let Some(from) = offset {
-        let page: Vec<T> = get(&page::from(path, from)).await?;
+        let page: Vec<T> = get_soon(&page::from(path, from)).await?;
         offset = page::next(from, page.len());
         all.extend(page);
     }
@@ -124,7 +160,7 @@ pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn send<T: DeserializeOwned>(method: Method, path: &str) -> Result<T, Problem> {
-    read(&answered(method, path, None).await?)
+    read(&answered(method, path, None, Patience::Endless).await?)
 }
 
 /// Sends `body` as JSON. An empty answer reads as `()`.
@@ -137,15 +173,15 @@ where
     T: DeserializeOwned,
 {
     let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
-    read(&answered(method, path, Some(body)).await?)
+    read(&answered(method, path, Some(body), Patience::Endless).await?)
 }
 
 /// The text of an answer. The future is boxed, so that the code of a request exists once and not
 /// for each type that is read.
-fn answered(method: Method, path: &str, body: Option<String>) -> Text<'_> {
+fn answered(method: Method, path: &str, body: Option<String>, patience: Patience) -> Text<'_> {
     Box::pin(async move {
-        let response = exchange(method, path, body, JSON).await?;
-        text_of(&response.response).await
+        let answer = exchange((method, path), body, JSON, patience).await?;
+        answer.text().await
     })
 }
 
@@ -154,8 +190,8 @@ fn answered(method: Method, path: &str, body: Option<String>) -> Text<'_> {
 /// # Errors
 /// As [`get`].
 pub async fn get_text(path: &str) -> Result<String, Problem> {
-    let response = exchange(Method::Get, path, None, TEXT).await?;
-    text_of(&response.response).await
+    let answer = exchange((Method::Get, path), None, TEXT, Patience::Endless).await?;
+    answer.text().await
 }
 
 /// Reads a binary answer, such as a tile.
@@ -163,11 +199,8 @@ pub async fn get_text(path: &str) -> Result<String, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
-    let response = exchange(Method::Get, path, None, JSON).await?;
-    let buffer = response
-        .response
-        .array_buffer()
-        .map_err(|_| unreachable())?;
+    let answer = exchange((Method::Get, path), None, JSON, Patience::Endless).await?;
+    let buffer = answer.response.array_buffer().map_err(|_| unreachable())?;
     let buffer = JsFuture::from(buffer).await.map_err(|_| unreachable())?;
     Ok(js_sys::Uint8Array::new(&buffer).to_vec())
 }
@@ -184,15 +217,55 @@ pub fn notice(problem: &Problem) {
 /// An answer that is being read; reading can be aborted.
 struct Exchange {
     response: Response,
-    _abort: AbortOnDrop,
+    wait: Wait,
 }
 
-struct AbortOnDrop(AbortController);
+impl Exchange {
+    async fn text(&self) -> Result<String, Problem> {
+        let Ok(text) = self.response.text() else {
+            return Err(unreachable());
+        };
+        let text = JsFuture::from(text).await;
+        let text = text.map_err(|_| self.wait.why_ended())?;
+        Ok(text.as_string().unwrap_or_default())
+    }
+}
 
-impl Drop for AbortOnDrop {
+/// The wait for an answer. Dropped, it ends the request.
+struct Wait {
+    abort: AbortController,
+    /// What ends the wait if nothing comes.
+    alarm: Option<TimeoutHandle>,
+}
+
+impl Wait {
+    fn begin(patience: Patience) -> Result<Wait, Problem> {
+        let abort = AbortController::new().map_err(|_| unreachable())?;
+        let late = abort.clone();
+        let alarm = match patience {
+            Patience::Endless => None,
+            Patience::Short => set_timeout_with_handle(move || late.abort(), SOON).ok(),
+        };
+        Ok(Wait { abort, alarm })
+    }
+
+    /// Why there is no answer.
+    fn why_ended(&self) -> Problem {
+        if !self.abort.signal().aborted() {
+            return unreachable();
+        }
+        heard(Connection::Lost);
+        silence()
+    }
+}
+
+impl Drop for Wait {
     fn drop(&mut self) {
+        if let Some(alarm) = self.alarm {
+            alarm.clear();
+        }
         // Does nothing once the answer has been read.
-        self.0.abort();
+        self.abort.abort();
     }
 }
 
@@ -211,27 +284,28 @@ pub fn busy(problem: &Problem) {
 /// Waits for one answer. If the server had no room for a request, it has not done it, so the
 /// request is sent again.
 async fn exchange(
-    method: Method,
-    path: &str,
+    asked: (Method, &str),
     json: Option<String>,
     accept: &str,
+    patience: Patience,
 ) -> Result<Exchange, Problem> {
     for attempt in 0.. {
-        let abort = AbortOnDrop(AbortController::new().map_err(|_| unreachable())?);
-        let request = request((method, path), json.as_ref(), accept, &abort.0);
+        let wait = Wait::begin(patience)?;
+        let request = request(asked, json.as_ref(), accept, &wait.abort);
         let request = request.map_err(|_| unreachable())?;
         let answer = JsFuture::from(leptos::prelude::window().fetch_with_request(&request)).await;
         let response: Response = answer
             .and_then(JsCast::dyn_into)
-            .map_err(|_| unreachable())?;
-        if response.ok() {
-            return Ok(Exchange {
-                response,
-                _abort: abort,
-            });
+            .map_err(|_| wait.why_ended())?;
+        let exchange = Exchange { response, wait };
+        if exchange.response.ok() {
+            heard(Connection::There);
+            return Ok(exchange);
         }
-        let problem = problem_in(response.status(), &text_of(&response).await?);
-        let retry_after = response.headers().get("Retry-After").ok().flatten();
+        let problem = problem_in(exchange.response.status(), &exchange.text().await?);
+        heard(Connection::There);
+        let retry_after = exchange.response.headers().get("Retry-After");
+        let retry_after = retry_after.ok().flatten();
         match worth_waiting(&problem, retry_after.as_deref()) {
             Some(wait) if attempt < RETRIES => {
                 busy(&problem);
@@ -265,10 +339,4 @@ fn request(
         headers.set("Content-Type", "application/json")?;
     }
     Ok(request)
-}
-
-async fn text_of(response: &Response) -> Result<String, Problem> {
-    let text = response.text().map_err(|_| unreachable())?;
-    let text = JsFuture::from(text).await.map_err(|_| unreachable())?;
-    Ok(text.as_string().unwrap_or_default())
 }

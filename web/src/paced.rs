@@ -1,8 +1,10 @@
 //! Readings at a [`Pace`], by the browser's clock.
 
 use crate::clock;
+use api::problem::Problem;
 use leptos::prelude::*;
-use presentation::pace::{Due, Haste, Pace, Sight};
+use presentation::pace::{Due, Haste, Pace, Reading, Sight};
+use presentation::response::is_silence;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -11,8 +13,17 @@ pub trait Reads {
     /// Who would see it now.
     fn sight(&self) -> Sight;
 
-    /// Reads it. The future is boxed, so that the code of a pace exists once.
-    fn read_again(&self, haste: Haste) -> Pin<Box<dyn Future<Output = ()>>>;
+    /// Reads it. This must end at some time, whatever the server does: until then nothing else is
+    /// read. The future is boxed, so that the code of a pace exists once.
+    fn read_again(&self, haste: Haste) -> Pin<Box<dyn Future<Output = Reading>>>;
+}
+
+/// How a reading ended that got this answer.
+pub fn reading_of<T>(answer: &Result<T, Problem>) -> Reading {
+    match answer {
+        Err(problem) if is_silence(problem) => Reading::Silent,
+        Ok(_) | Err(_) => Reading::Over,
+    }
 }
 
 /// Whether the browser shows this tab: for a page that shows something, as long as it is open.
@@ -55,9 +66,12 @@ impl Paced {
         match self.0.try_update_value(|pace| pace.due(now, sight)) {
             None | Some(Due::Nothing) => {}
             Some(Due::Now(haste)) => leptos::task::spawn_local(async move {
-                what.read_again(haste).await;
+                let reading = what.read_again(haste).await;
                 let (now, chance) = (clock::now(), js_sys::Math::random());
-                let ended = self.0.try_update_value(|pace| pace.ended(now, chance));
+                let ended = self.0.try_update_value(|pace| match reading {
+                    Reading::Over => pace.ended(now, chance),
+                    Reading::Silent => pace.unanswered(now, chance),
+                });
                 if ended.is_some() {
                     self.go_on(what);
                 }

@@ -3,7 +3,8 @@
 use super::words;
 use api::leaks::{LeakGroup, Pattern};
 use std::cmp::Ordering;
-use timeline::order;
+use timeline::{format, order};
+use trace::leaks::alive_when;
 
 /// A column to sort by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum Column {
     Rate,
     /// Blocks a step.
     Count,
-    /// Bytes alive at the end.
+    /// Bytes alive at the end of the last whole step.
     Live,
     /// The first step.
     Since,
@@ -27,7 +28,7 @@ pub const COLUMNS: [(Column, &str); 6] = [
     (Column::Group, "Group"),
     (Column::Rate, "Bytes "),
     (Column::Count, "Blocks "),
-    (Column::Live, "Alive"),
+    (Column::Live, "Alive, end of last "),
     (Column::Since, ""),
     (Column::Confidence, "Confidence"),
 ];
@@ -36,10 +37,25 @@ pub const COLUMNS: [(Column, &str); 6] = [
 pub fn head((column, begins): (Column, &str), step: &str) -> String {
     let rest = match column {
         Column::Rate | Column::Count => words::a(step),
+        Column::Live => step.to_owned(),
         Column::Since => words::capital(&words::several(step)),
         _ => String::new(),
     };
     [begins, &rest].concat()
+}
+
+/// What is said of the bytes of a group that are alive: exactly how many, and when, and in how many
+/// blocks. The head of the column says when, except for what grows within steps.
+pub fn alive(group: &LeakGroup, step: &str) -> [String; 2] {
+    let is_within = group.pattern == Pattern::WithinStep;
+    let when = alive_when(is_within, &words::a(step));
+    let exact = format::exact_bytes(group.live_bytes.get());
+    let blocks = format::count(group.live_count);
+    let blocks = match is_within {
+        true => format!(" in {blocks}, {when}"),
+        false => format!(" in {blocks}"),
+    };
+    [format!("{exact} {when}"), blocks]
 }
 
 /// The groups' positions in the order of a column; amounts from the largest down.
@@ -135,6 +151,15 @@ mod tests {
         assert_eq!(short_path("/srv/a/b/c.py"), "b/c.py");
         let heads = COLUMNS.map(|column| head(column, "request"));
         assert_eq!(heads[..3], ["Group", "Bytes a request", "Blocks a request"]);
-        assert_eq!(heads[3..], ["Alive", "Requests", "Confidence"]);
+        let rest = ["Alive, end of last request", "Requests", "Confidence"];
+        assert_eq!(heads[3..], rest);
+        let told = |at: usize| alive(&within[at], "request");
+        let [exact, blocks] = told(0);
+        assert!(
+            exact.ends_with(" at the end of the last whole request"),
+            "{exact}"
+        );
+        assert_eq!(blocks, " in 1");
+        assert_eq!(told(1)[1], " in 1, after the last part");
     }
 }

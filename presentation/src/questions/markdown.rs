@@ -8,6 +8,7 @@ use api::alive::{Alive, Changes, GroupShare, Part};
 use api::frames::FrameText;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::what_if::{Limit, Replayed, WhatIf};
+use trace::leaks::alive_when;
 use trace::plain::code;
 use trace::tiles::with_caller;
 use trace::trace::Series;
@@ -49,8 +50,8 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
         words::headline(leaks),
         words::sentence(&leaks.reason)
     );
-    for caveat in &leaks.caveats {
-        text += &format!("* {}\n", words::sentence(caveat));
+    for told in leaks.caveats.iter().chain(&leaks.reserved_growth) {
+        text += &format!("* {}\n", words::sentence(told));
     }
     if leaks.groups.is_empty() {
         return text;
@@ -67,7 +68,7 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
             ),
             words::rate(group.bytes_per_step, group.slope_error),
             words::amount(group.count_per_step),
-            alive_then(group),
+            alive_then(group, &leaks.step),
             format!("{} to {}", group.first_number, group.last_number),
         ]
     };
@@ -94,13 +95,10 @@ fn made_in(group: &LeakGroup) -> String {
     })
 }
 
-/// What is alive of a group when its growth is over: what grows within steps is given back at their
-/// ends.
-fn alive_then(group: &LeakGroup) -> String {
-    let when = match group.pattern {
-        Pattern::WithinStep => "after the last part",
-        _ => "at the end",
-    };
+/// What is alive of a group when its growth is over, and when that was: what grows within steps is
+/// given back at their ends, and what leaks may be when the program ends.
+fn alive_then(group: &LeakGroup, step: &str) -> String {
+    let when = alive_when(group.pattern == Pattern::WithinStep, &words::a(step));
     format!("{} {when}", exact(group.live_bytes))
 }
 
@@ -189,7 +187,7 @@ pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
         [
             of.limit.map_or_else(none, exact),
             exact(of.peak_allocated),
-            exact(of.peak_reserved),
+            exact(of.peak_reserved) + &of.range_in_words(|bytes| bytes.to_string()),
             count(of.retries),
             failed(&of.oom_place),
         ]
@@ -244,15 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_within_steps_is_not_alive_at_the_end() {
+    fn what_is_alive_of_a_leak_is_told_with_its_moment() {
         let check = |pattern: Pattern, expected: &str| {
             let group = LeakGroup {
                 pattern,
                 ..words::tests::group()
             };
-            assert_eq!(alive_then(&group), expected);
+            assert_eq!(alive_then(&group, "request"), expected);
         };
-        check(Pattern::EveryNth, "20.0 KiB (20,480 B) at the end");
+        check(
+            Pattern::EveryNth,
+            "20.0 KiB (20,480 B) at the end of the last whole request",
+        );
         check(
             Pattern::WithinStep,
             "20.0 KiB (20,480 B) after the last part",

@@ -144,6 +144,8 @@ pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> 
         quality_code::NO_STACKS,
         quality_code::NO_EVENTS,
         quality_code::STATE_ONLY,
+        quality_code::EVENTS_LEFT_OUT,
+        quality_code::CONTRADICTORY,
         quality_code::LATE_START,
     ];
     for note in &run.quality_notes {
@@ -273,6 +275,7 @@ pub(super) mod tests {
             step_source: StepSource::Inferred,
             steps: 7,
             step: "token".to_owned(),
+            reserved_growth: None,
             groups: vec![],
         };
         assert_eq!(headline(&leaks), "Leaks 8.00 MiB a token");

@@ -37,7 +37,8 @@ const SECTIONS: [Section; 5] = [
         shortcuts: &[
             key(&["?"], "Show or hide this help"),
             key(&["Esc"], "Close, clear, or leave"),
-            key(&["drop", "paste"], "Upload snapshots, on any page"),
+            // Also true of the page without a server, which sends nothing.
+            key(&["drop", "paste"], "Add snapshots, on any page"),
         ],
     },
     Section {

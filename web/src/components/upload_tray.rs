@@ -316,7 +316,7 @@ fn warn_before_leaving(uploads: Uploads) {
         {
             event.prevent_default();
             // Older browsers look at this instead.
-            event.set_return_value("An upload is under way.");
+            event.set_return_value("Files are under way.");
         }
     });
     on_cleanup(move || handle.remove());

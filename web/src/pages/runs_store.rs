@@ -13,7 +13,7 @@ use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{RenameRun, RunSummary};
 use leptos::prelude::*;
-use presentation::pace::{Haste, Sight};
+use presentation::pace::{Haste, Reading, Sight};
 use presentation::pages::job::delete::is_rank;
 use presentation::pages::runs::delete::{Progress, deleted, not_deleted, not_restored};
 use presentation::response::may_go_better;
@@ -196,13 +196,15 @@ impl RunsStore {
         self.under_way.get_value() > 0
     }
 
-    async fn read_all(self, haste: Haste) {
+    async fn read_all(self, haste: Haste) -> Reading {
         let changes = self.changes.get_value();
-        match self.pages(haste).await {
+        let read = self.pages(haste).await;
+        let reading = paced::reading_of(&read);
+        match read {
             Ok(runs) => {
                 // Every change here asks for another reading, once the server has done it.
                 if self.changes.get_value() != changes {
-                    return;
+                    return reading;
                 }
                 let runs = Loaded::Ready(runs);
                 if self.runs.with_untracked(|old| *old != runs) {
@@ -218,6 +220,7 @@ impl RunsStore {
                 _ => *runs = Loaded::Failed(problem),
             }),
         }
+        reading
     }
 
     /// All pages. Where no runs were shown before, the first page is shown at once.
@@ -229,7 +232,7 @@ impl RunsStore {
         let mut all = Vec::new();
         let mut from = Some(0);
         while let Some(offset) = from {
-            let page: Vec<RunSummary> = client::get(&page::from(list, offset)).await?;
+            let page: Vec<RunSummary> = client::get_soon(&page::from(list, offset)).await?;
             from = page::next(offset, page.len());
             all.extend(page.into_iter().filter(|run| run.deleted_ms.is_none()));
             let shows_none = self
@@ -421,7 +424,7 @@ impl Reads for RunsStore {
         }
     }
 
-    fn read_again(&self, haste: Haste) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn read_again(&self, haste: Haste) -> Pin<Box<dyn Future<Output = Reading>>> {
         Box::pin(self.read_all(haste))
     }
 }

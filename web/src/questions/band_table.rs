@@ -26,7 +26,9 @@ pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                         <th scope="col" class="num" title="Since the end of the first step">
                             "Change"
                         </th>
-                        <th scope="col" class="num">"Alive"</th>
+                        <th scope="col" class="num" title="At the last of these ends">
+                            "Alive"
+                        </th>
                     </tr>
                 </thead>
                 <tbody>{rows}</tbody>

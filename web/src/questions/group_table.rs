@@ -1,11 +1,10 @@
 //! The table of what accumulates.
 
 use super::{Asker, inferred_badge, inferred_note};
-use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
 use presentation::questions::group_table::{
-    COLUMNS, Column, INFERRED, aria, head, is_inferred, sorted,
+    COLUMNS, Column, INFERRED, alive, aria, head, is_inferred, sorted,
 };
 use presentation::questions::words;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
     let inferred = inferred_badge(is_inferred(group));
     let confidence = format!("{:.0} %", group.confidence * 100.0);
     let steps = format!("{} – {}", group.first_number, group.last_number);
-    let exact = format::exact_bytes(group.live_bytes.get());
+    let [exact, blocks] = alive(group, step);
     let a = words::a(step);
     // Several groups may have the same name.
     let (name, place) = (words::group_name(group), words::whereabouts(group, step));
@@ -95,9 +94,14 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
             <td role="cell" class="num" data-label=["blocks ", &a].concat()>
                 {words::amount(group.count_per_step)}
             </td>
-            <td role="cell" class="num" data-label="alive" title=exact>
+            <td
+                role="cell"
+                class="num"
+                data-label=["alive, end of last ", step].concat()
+                title=exact
+            >
                 {group.live_bytes.to_string()}
-                <small class="muted">{format!(" in {}", format::count(group.live_count))}</small>
+                <small class="muted">{blocks}</small>
             </td>
             <td role="cell" class="num" data-label=words::several(step)>{steps}</td>
             <td role="cell" class="num" data-label="confidence">{confidence}</td>

@@ -235,7 +235,7 @@ fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
         (
             ShareKind::Team,
             "Team link",
-            "Short. Whoever opens it needs what this server asks of everybody.",
+            "Short. It opens for people who can open the other pages here, and for nobody else.",
         ),
         (
             ShareKind::Capability,

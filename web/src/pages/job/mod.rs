@@ -141,11 +141,6 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>, going: Going) -> impl 
         let text = format!("{n} are still looked at; what stands here is of the others.");
         view! { <p class="job-note" role="status" aria-busy="true">{text}</p> }
     });
-    let unreadable = (job.unreadable > 0).then(|| {
-        let n = format::plural(u64::from(job.unreadable), "rank");
-        let text = format!("{n} cannot be read; what stands here is of the others.");
-        view! { <p class="job-note" role="status">{text}</p> }
-    });
     let store: RunsStore = expect_context();
     let unmarked = move || {
         let failed = store.runs().with(|runs| matches!(runs, Loaded::Failed(_)));
@@ -159,8 +154,8 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>, going: Going) -> impl 
     let others = others.collect_view();
     let content = match job.ranks.is_empty() {
         true => {
-            let text = "No rank is here yet. Upload a folder with a snapshot of each rank, or send \
-                        it: tidemark push DIR.";
+            let text = "No rank is here yet. Drop a folder with a snapshot of each rank here, or \
+                        send it to a server: tidemark push DIR.";
             view! { <p class="muted">{text}</p> }.into_any()
         }
         false => view! {
@@ -178,7 +173,6 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>, going: Going) -> impl 
             <DeleteJob job=summary going=going/>
         </header>
         {waiting}
-        {unreadable}
         {unmarked}
         <div class="job-verdicts">{first} {others}</div>
         {content}

@@ -11,7 +11,7 @@ use api::problem::ProblemCode;
 use api::routes;
 use api::runs::RunSummary;
 use leptos::prelude::*;
-use presentation::pace::{Haste, Sight};
+use presentation::pace::{Haste, Reading, Sight};
 use std::pin::Pin;
 
 /// What a page knows of its run.
@@ -46,12 +46,14 @@ impl OpenRun {
         }
     }
 
-    async fn read_alone(self) {
+    async fn read_alone(self) -> Reading {
         let Some(Ok(id)) = self.id.try_get_untracked().map(|id| id.parse::<RunId>()) else {
-            return;
+            return Reading::Over;
         };
-        let Ok(listed) = client::get::<Vec<RunSummary>>(&routes::run_alone(&id)).await else {
-            return;
+        let read = client::get_soon::<Vec<RunSummary>>(&routes::run_alone(&id)).await;
+        let reading = paced::reading_of(&read);
+        let Ok(listed) = read else {
+            return reading;
         };
         match (listed.into_iter().next(), self.known(&id)) {
             (Some(run), Some(Known::There)) => self.store.learn(run),
@@ -59,11 +61,12 @@ impl OpenRun {
             (None, Some(Known::There)) => self.leave(&id).await,
             (None, Some(Known::Failed)) | (_, None) => {}
         }
+        reading
     }
 
     /// Says why it is not there any more.
     async fn leave(self, id: &RunId) {
-        let answer = client::get::<serde::de::IgnoredAny>(&routes::run(id)).await;
+        let answer = client::get_soon::<serde::de::IgnoredAny>(&routes::run(id)).await;
         let gone = answer.err();
         let gone = gone.filter(|problem| problem.code == ProblemCode::NotFound);
         if let Some(problem) = gone.filter(|_| self.known(id) == Some(Known::There)) {
@@ -91,7 +94,7 @@ impl Reads for OpenRun {
         paced::in_this_tab()
     }
 
-    fn read_again(&self, _: Haste) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn read_again(&self, _: Haste) -> Pin<Box<dyn Future<Output = Reading>>> {
         Box::pin(self.read_alone())
     }
 }
