@@ -128,6 +128,44 @@ async fn what_the_server_failed_at_is_asked_again_with_one_press() {
     assert_ne!(browser.eval(focus).await, "BODY", "the focus is kept");
 }
 
+/// From now on the list of runs gets no answer while `window.hangs` is true, and a minute is short.
+const HANGS: &str = "
+    window.hangs = true;
+    window.given_up = 0;
+    const [fetch, later] = [window.fetch, window.setTimeout];
+    window.setTimeout = (act, ms) => later(act, ms === 60_000 ? 300 : ms);
+    window.fetch = (...asked) => {
+        if (!window.hangs || !asked[0].url.includes('/api/runs?')) return fetch(...asked);
+        return new Promise((_, give_up) => asked[0].signal.addEventListener('abort', () => {
+            window.given_up++;
+            give_up(new DOMException('aborted', 'AbortError'));
+        }));
+    };
+    return true;";
+
+#[tokio::test]
+async fn a_server_that_hangs_is_told_and_asked_again_and_the_old_list_stays() {
+    let server = TestServer::start();
+    upload_fixture(&server, "oom");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let rows = |n| format!("return document.querySelectorAll('tr.run').length === {n};");
+    browser.wait_until("the list", &rows(1)).await;
+    browser.eval(HANGS).await;
+    // The other tabs of a team are told of this run, and so is this one.
+    upload_fixture(&server, "plain_lm");
+    let told = "return document.querySelector('.connection-chip').innerText
+        .includes('not reachable, trying again');";
+    browser.wait_until("that the server is silent", told).await;
+    assert_eq!(browser.eval(&rows(1)).await, json!(true), "the old list");
+    let again = "return window.given_up >= 2;";
+    browser.wait_until("another attempt", again).await;
+    browser.eval("window.hangs = false; return true;").await;
+    browser.wait_until("the new list", &rows(2)).await;
+    let over = "return document.querySelector('.connection-chip').innerText === '';";
+    browser.wait_until("that it answers", over).await;
+}
+
 #[tokio::test]
 async fn a_file_is_sent_again_when_the_server_is_back() {
     let mut server = TestServer::start();

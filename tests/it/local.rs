@@ -82,7 +82,8 @@ const OTHERWISE: [&str; 49] = [
 ];
 
 /// What has no place of its own in the lists of this file.
-const REST: [&str; 15] = [
+const REST: [&str; 16] = [
+    "job_labels",
     "redaction_preview",
     "share_page",
     "card",
@@ -516,6 +517,19 @@ fn a_folder_that_is_opened_twice_is_one_job() {
     let run: RunId = run.parse().expect("an id");
     let summary = document(&local.answer(&get(&routes::run(&run))));
     assert_eq!(summary["job"]["job"], shown_first);
+    // It is in no list while all its runs are deleted.
+    let ranks = detail["ranks"].as_array().expect("a list").iter();
+    let ids = ranks.map(|rank| rank["run"].as_str().expect("an id").parse::<RunId>());
+    let ids: Vec<RunId> = ids.map(|id| id.expect("an id")).collect();
+    for id in &ids {
+        local.answer(&sent("DELETE", &routes::run(id), &json!({})));
+    }
+    assert_eq!(document(&local.answer(&get(routes::JOBS))), json!([]));
+    for id in &ids {
+        local.answer(&sent("POST", &routes::run_restore(id), &json!({})));
+    }
+    let listed = document(&local.answer(&get(routes::JOBS)));
+    assert_eq!(listed[0]["n_ranks"], json!(2));
     let gone = local.answer(&sent("DELETE", &routes::job(&first), &json!({})));
     assert_eq!(gone.status, 200);
     assert_eq!(document(&local.answer(&get(routes::JOBS))), json!([]));
@@ -543,6 +557,7 @@ fn a_run_is_renamed_deleted_restored_and_known_again() {
     assert_eq!(document(&local.answer(&alone))[0]["name"], "before");
     assert_eq!(local.answer(&sent("DELETE", &run, &json!({}))).status, 200);
     assert_eq!(document(&local.answer(&alone)), json!([]));
+    assert_eq!(local.answer(&sent("DELETE", &run, &json!({}))).status, 404);
     let gone = local.answer(&get(&run));
     assert_eq!(gone.status, 404);
     assert!(

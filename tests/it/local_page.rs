@@ -215,10 +215,25 @@ impl Shared {
         made["secret"].as_str().expect("a token").to_owned()
     }
 
+    /// Makes a project, besides the one that every server has.
+    fn make_project(&self, name: &str) {
+        let made = ureq::post(self.server.url("/api/projects"))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Content-Type", "application/json")
+            .send(json!({ "name": name }).to_string());
+        assert!(made.expect("an answer").status().is_success(), "{name}");
+    }
+
     /// A document of the server.
     fn get(&self, path: &str) -> Value {
+        self.get_in("main", path)
+    }
+
+    /// A document of a project.
+    fn get_in(&self, project: &str, path: &str) -> Value {
         let asked = ureq::get(self.server.url(path))
             .header("Authorization", format!("Bearer {}", self.token))
+            .header("Tidemark-Project", project)
             .call();
         let text = asked.expect("an answer").body_mut().read_to_string();
         serde_json::from_str(&text.expect("a text")).expect("a document")
@@ -240,13 +255,13 @@ async fn send_with(browser: &Browser, token: &str) {
 }
 
 /// The dialog can be seen and used by everybody, at both sizes, by day and night.
-async fn look_at_dialog(browser: &Browser) {
+async fn look_at_dialog(browser: &Browser, what: &str) {
     for viewport in [Viewport::Desktop, Viewport::Phone] {
         browser.set_viewport(viewport).await;
         for theme in [Theme::Light, Theme::Dark] {
             browser.set_still_theme(theme).await;
             browser.painted().await;
-            let name = format!("local-share-{}-{}", viewport.name(), theme.name());
+            let name = format!("local-{what}-{}-{}", viewport.name(), theme.name());
             browser.screenshot(&name).await;
             let wrong = axe::findings(browser).await;
             assert!(wrong.is_empty(), "{name}: {wrong:#?}");
@@ -302,7 +317,7 @@ async fn nothing_is_sent_before_a_person_says_so() {
     ] {
         assert!(asks.contains(words), "{words}: {asks}");
     }
-    look_at_dialog(&browser).await;
+    look_at_dialog(&browser, "share").await;
     browser.press("Escape").await;
     let told = "return document.querySelector('.share-form .bad-text').innerText
         .includes('No link was made');";
@@ -374,6 +389,64 @@ async fn a_file_is_sent_to_the_server_when_a_person_shares_it() {
     refused(&browser, "does not answer this page").await;
     let origin = shared.site.url("");
     refused(&browser, &format!("--allow-page {origin}")).await;
+}
+
+/// The projects that the dialog offers, the chosen one, and where the focus is.
+const PROJECTS: &str = "
+    const choice = document.querySelector('#send-project');
+    const offered = [...choice.options].map(option => option.value);
+    const is_shown = choice.checkVisibility();
+    return [is_shown ? offered : [], choice.value, document.activeElement.id];";
+
+#[tokio::test]
+async fn a_person_says_which_project_keeps_what_is_shared() {
+    let shared = Shared::start(&[]).await;
+    for project in ["speech", "vision"] {
+        shared.make_project(project);
+    }
+    let browser = with_plain_file(&shared).await;
+    make(&browser, OPEN_TO_ALL).await;
+    let unknown = json!([[], "", "send-token"]);
+    assert_eq!(
+        browser.eval(PROJECTS).await,
+        unknown,
+        "before the server was asked"
+    );
+    send_with(&browser, &shared.token).await;
+    refused(&browser, "has several projects. Say which one").await;
+    let all = ["main", "speech", "vision"];
+    assert_eq!(
+        browser.eval(PROJECTS).await,
+        json!([all, "main", "send-project"])
+    );
+    look_at_dialog(&browser, "share-project").await;
+    for project in all {
+        let runs = shared.get_in(project, "/api/runs");
+        assert_eq!(runs, json!([]), "{project}: nothing is sent before that");
+    }
+    let choose = "document.querySelector('#send-project').value = 'vision'; return null;";
+    browser.eval(choose).await;
+    browser.click(SEND).await;
+    let link = made_link(&browser).await;
+    let kept = |project: &str| shared.get_in(project, "/api/runs").as_array().map(Vec::len);
+    assert_eq!(all.map(kept), [Some(0), Some(0), Some(1)]);
+    let reader = Browser::open(Viewport::Desktop, Theme::Light).await;
+    reader.goto(&link).await;
+    wait_for_picture(&reader).await;
+
+    // The same person means the same project; another token may write to other projects.
+    make(&browser, TEAM).await;
+    let part = |at| format!("return (() => {{ {PROJECTS} }})()[{at}];");
+    let (offered, chosen) = (part(0), part(1));
+    assert_eq!(browser.eval(&offered).await, json!(all));
+    assert_eq!(browser.eval(&chosen).await, "vision");
+    browser.click(SEND).await;
+    assert_ne!(made_link(&browser).await, link);
+    make(&browser, TEAM).await;
+    send_with(&browser, "tidemark_wrong").await;
+    refused(&browser, "does not know this token").await;
+    assert_eq!(browser.eval(&offered).await, json!([]));
+    assert_eq!(all.map(kept), [Some(0), Some(0), Some(1)]);
 }
 
 #[tokio::test]

@@ -47,6 +47,28 @@ fn old_runs_go_when_somebody_says_so_and_pinned_ones_stay() {
 }
 
 #[test]
+fn a_run_that_is_pinned_later_stays() {
+    let server = TestServer::start();
+    let file = fixture("streams").display().to_string();
+    tidemark(&server, &["push", &file]);
+    let plan = || {
+        let plan = tidemark(&server, &["prune", "--json", "--keep", "0"]);
+        serde_json::from_str::<Value>(&plan).expect("JSON")
+    };
+    let run = plan()["runs"][0]["run"].clone();
+    let run = run.as_str().expect("an id");
+    let said = tidemark(&server, &["label", run, "pinned=yes", "team=vision"]);
+    let named = "streams.pickle.zst:";
+    let both = said.starts_with(named) && said.ends_with(" pinned=yes team=vision\n");
+    assert!(both, "{said}");
+    assert_eq!(plan()["kept"], json!({ "pinned": 1 }));
+    let said = tidemark(&server, &["label", run, "--remove", "pinned"]);
+    let one = said.ends_with(" team=vision\n") && !said.contains("pinned");
+    assert!(one, "{said}");
+    assert_eq!(plan()["kept"], json!({}));
+}
+
+#[test]
 fn a_pull_request_keeps_what_it_shows_last_and_what_it_showed_lately() {
     let server = TestServer::start();
     for (base, new) in [("plain_lm", "streams"), ("streams", "oom")] {
