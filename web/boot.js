@@ -5,13 +5,8 @@ import init from "./web.js";
 init({ module_or_path: new URL("./web_bg.wasm", import.meta.url) }).catch((error) => {
   document.querySelector(".starting")?.remove();
   const note = document.createElement("p");
-  note.className = "starting";
   note.setAttribute("role", "alert");
-  const again = document.createElement("button");
-  again.className = "button";
-  again.textContent = "Try again";
-  again.addEventListener("click", () => location.reload());
-  note.append(`Tidemark could not start: ${error} `, again);
+  note.textContent = `Tidemark could not start in this browser: ${error}`;
   document.body.append(note);
   throw error;
 });
