@@ -310,7 +310,7 @@ fn against(peak: Bytes, recorded: Bytes) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::spread_of;
+    use super::super::testing::{failing_at, spread_of};
     use super::*;
     use crate::trace::Fidelity;
     use crate::units::EventIdx;
@@ -345,23 +345,13 @@ mod tests {
 
     #[test]
     fn where_else_a_request_may_fail_is_told() {
-        let at = |event: u32| Failed {
-            event: EventIdx(event),
-            step: 0,
-            segment: Some(Bytes(MIB)),
-            allocated: Bytes(MIB),
-            reserved: Bytes(MIB),
-            retries: 1,
-            at_once: false,
-            may_be_less: false,
-        };
         let check = |first: u32, here: u32, last: u32, expected: &str| {
             let spread = Spread {
-                failed_at: Some([at(first), at(last)]),
+                failed_at: Some([first, last].map(failing_at)),
                 ..spread_of(8, [300, 310], [1, 1])
             };
             let how = "with segments at other addresses";
-            let told = elsewhere(&spread, how, &at(here), &[]);
+            let told = elsewhere(&spread, how, &failing_at(here), &[]);
             assert_eq!(told.unwrap_or_default(), expected);
         };
         let other = |what: &str| format!("with segments at other addresses {what}");
@@ -375,18 +365,8 @@ mod tests {
     /// Without steps each place is an event.
     #[test]
     fn a_failure_nearby_is_no_other_answer() {
-        let at = |event: u32| Failed {
-            event: EventIdx(event),
-            step: 0,
-            segment: Some(Bytes(MIB)),
-            allocated: Bytes(MIB),
-            reserved: Bytes(MIB),
-            retries: 1,
-            at_once: false,
-            may_be_less: false,
-        };
         let check = |other: Option<u32>, known: Option<u32>, expected: bool| {
-            let [other, known] = [other, known].map(|event| event.map(at));
+            let [other, known] = [other, known].map(|event| event.map(failing_at));
             let found = is_elsewhere(other.as_ref(), known.as_ref(), &[]);
             assert_eq!(found, expected, "{other:?} {known:?}");
         };
@@ -531,14 +511,8 @@ mod tests {
     #[test]
     fn what_waits_for_streams_decide_might_happen() {
         let at = |event: u32| Failed {
-            event: EventIdx(event),
-            step: 0,
-            segment: Some(Bytes(MIB)),
-            allocated: Bytes(MIB),
             reserved: Bytes(2 * MIB),
-            retries: 1,
-            at_once: false,
-            may_be_less: false,
+            ..failing_at(event)
         };
         let recorded = Recorded {
             peak_allocated: Bytes(MIB),

@@ -176,10 +176,9 @@ fn calibration(calibration: &Calibration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::spread_of;
+    use super::super::testing::{failing_at, spread_of};
     use super::*;
-    use crate::units::EventIdx;
-    use crate::what_if::{Failed, Outcome, Refuser};
+    use crate::what_if::{Outcome, Refuser};
 
     const MIB: u64 = 1 << 20;
 
@@ -226,18 +225,8 @@ mod tests {
             "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB.",
         );
         // It is another request that fails.
-        let failed_at = Some([3, 9].map(|event| Failed {
-            event: EventIdx(event),
-            step: 0,
-            segment: Some(Bytes(MIB)),
-            allocated: Bytes(MIB),
-            reserved: Bytes(MIB),
-            retries: 1,
-            at_once: false,
-            may_be_less: false,
-        }));
         let elsewhere = Spread {
-            failed_at,
+            failed_at: Some([3, 9].map(failing_at)),
             ..spread_of(8, [300, 300], [1, 1])
         };
         check(
